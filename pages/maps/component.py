@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.browser import scripts, streamlit_dom
 from pages.maps import arithmetic
-from pages.maps.picture import Picture, cells, marks
+from pages.maps.picture import Picture, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
 from quantcore import figures
@@ -67,22 +67,25 @@ def four_maps(
         )
         charts.draw(figure, theme=None, key=f"{key}_chart")
     else:
+        sent = {
+            "base": base(),
+            "large": is_large(),
+            **cells(picture),
+            **marks(picture),
+            "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
+        }
+        sent["number"] = number(sent)
         _COMPONENT(
             key=key,
-            # in a list, since Streamlit asks for each value of a dict whether it is a data frame, for which it imports pandas
-            data=[
-                {
-                    "base": base(),
-                    "large": is_large(),
-                    **cells(picture),
-                    **marks(picture),
-                    "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
-                }
-            ],
+            # in a list: of each value of a dict Streamlit asks whether it is a data frame, for which it imports pandas
+            data=[sent],
             on_picked_change=partial(_picked, key, picture, on_pick),
             on_region_change=partial(_dragged, key, on_region),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
+        # an unseen element, which is drawn at once: the maps follow when they are painted
+        with st.container(key="qs_number"):
+            st.html(f'<i data-maps="{sent["number"]}"></i>')
     legend = data.legend
     if on_region is not None:
         overview = f"{legend} Drag a box to see that part element by element." if legend else ""

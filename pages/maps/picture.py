@@ -1,6 +1,8 @@
 """What the four maps show, as data for the component."""
 
 import base64
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +117,16 @@ def cells(picture: Picture) -> dict[str, Any]:
         "index": element(view, picture.shape, "row", "column"),
         "alt": alternative(data),
     }
+
+
+def number(sent: dict[str, Any]) -> str:
+    """Return a digest of what the component is sent, by which a reader outside knows the picture of the latest run.
+
+    The token of the arithmetic is a visitor's own and not part of the picture; the arrays are those that ``arrays_key``
+    names.
+    """
+    said = json.dumps({key: sent[key] for key in sorted(sent.keys() - {"arrays", "pointed"})}, default=str)
+    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
 
 
 def _elements(

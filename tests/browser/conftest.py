@@ -2,20 +2,22 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
-from page_rest import REST, SHOWN
+from page_rest import REST, SHOWN, WATCH_RUNS
 from places import ROOT
 from playwright.sync_api import (
     BrowserContext,
@@ -47,8 +49,10 @@ FLAGS = [
     "--process-per-site",
     "--js-flags=--no-flush-bytecode,--no-opt,--no-maglev,--single-threaded-gc",
 ]
-WAIT = 30_000  # ms; a slow machine shall not fail a test, and a right page never takes it
+WAIT = 60_000  # ms; a busy machine shall not fail a test, and a right page never takes it
 expect.set_options(timeout=WAIT)
+_FUNCTION = re.compile(r"(async )?\([^()]*\) =>")
+_SCHEME = "document.querySelector('.qs-maps')?.dataset.painted"
 
 
 class Tabs:
@@ -171,8 +175,8 @@ class App:
         return self.another().open(link)
 
     def rest(self) -> None:
-        """Wait until the script is not running and the page stands."""
-        self.wait(f"document.querySelector('{REST}') && document.querySelector('.st-key-_scheme_text input')")
+        """Wait until the runs that were asked for have ended, the page stands and its maps are painted."""
+        self.wait(f"{REST} && document.querySelector('.st-key-_scheme_text input')")
 
     def key(self, key: str) -> Locator:
         return self.page.locator(f".st-key-{key}")
@@ -208,11 +212,14 @@ class App:
     # Reading
 
     def expect_scheme(self, scheme: str) -> None:
-        """Wait until the maps of this scheme are painted and the script is at rest."""
-        painted, text = ".qs-maps", ".st-key-_scheme_text input"
+        """Wait until the maps of this scheme are painted and the page is at rest."""
+        text = "document.querySelector('.st-key-_scheme_text input')?.value"
+        self.wait(f"(scheme) => {_SCHEME} === ` ${{scheme}} ` && {text} === scheme && {REST}", scheme)
+
+    def expect_maps(self, scheme: str = "") -> None:
+        """Wait until the page is at rest with maps, of this scheme if one is given, on any page."""
         self.wait(
-            f"""(scheme) => document.querySelector("{painted}")?.dataset.painted === ` ${{scheme}} `
-                && document.querySelector("{text}")?.value === scheme && document.querySelector("{REST}")""",
+            f"(scheme) => (scheme ? {_SCHEME} === ` ${{scheme}} ` : {_SCHEME} !== undefined) && {REST}",
             scheme,
         )
 
@@ -228,12 +235,12 @@ class App:
         """Wait until the link holds one, or does not (None)."""
         self.wait("([key, value]) => new URLSearchParams(location.search).get(key) === value", [key, value])
 
-    def wait(self, script: str, arg: Any = None) -> None:
-        """Wait until a script is true; `expect` would look but once a second."""
+    def wait(self, script: str, arg: Any = None) -> Any:
+        """Wait until a script is true, and return what it then gives; `expect` would look but once a second."""
         # of an expression Playwright would make a function anew at each look, which the page's policy forbids
-        function = script if script.startswith("(") else f"() => {script}"
+        function = script if _FUNCTION.match(script) else f"() => {script}"
         try:
-            self.page.wait_for_function(function, arg=arg)
+            return self.page.wait_for_function(function, arg=arg, polling=60).json_value()
         except TimeoutError:
             shown = self.page.evaluate(
                 "[...document.querySelectorAll('.qs-maps')].map((e) => e.dataset.painted)"
@@ -241,8 +248,14 @@ class App:
             pytest.fail(f"At {self.page.url}, with maps of {shown}, never came {script} of {arg}")
 
     def map(self, name: str) -> np.ndarray:
-        """The values whose colors are in one of the maps: x, codes, dequantized, error."""
-        return np.array(self.page.evaluate(f"{SHOWN}({name!r})"))
+        """The values whose colors are in one of the maps (x, codes, dequantized, error), once these are of the latest run."""
+        return np.array(self.wait(f"(name) => {REST} && {SHOWN}(name)", name))
+
+    def maps(self, script: str, arg: Any = None) -> Any:
+        """What a function of the page reads from the maps, once these are of the latest run."""
+        return self.wait(
+            f"(arg) => {REST} && document.querySelector('.qs-maps[data-number]') && [({script})(arg)]", arg
+        )[0]
 
     def place(self, row: float, column: float, number: int = 0) -> tuple[float, float]:
         """Where the middle of a cell stands in the window."""
@@ -252,7 +265,7 @@ class App:
             const xa = plot._fullLayout["xaxis" + name], ya = plot._fullLayout["yaxis" + name];
             return [box.left + xa._offset + xa.d2p(column), box.top + ya._offset + ya.d2p(row)];
         }"""
-        x, y = self.page.evaluate(script, [row, column, number])
+        x, y = self.maps(script, [row, column, number])
         return x, y
 
     def point(self, row: float, column: float, number: int = 0) -> None:
@@ -282,26 +295,40 @@ def _chromium() -> str | None:
 
 @contextlib.contextmanager
 def serve(script: str = "app.py", *options: str, below: str = "") -> Iterator[str]:
-    """Run a script of the app on a free port, ``below`` this path; yield its address."""
+    """Run a script of the app on a free port, ``below`` this path; yield its address.
+
+    Only the first page is warm: a test pays for the pages that it opens.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", script, "--server.headless=true"]
     command += [f"--server.port={port}", "--server.fileWatcherType=none", *options]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    address = f"http://127.0.0.1:{port}{below}"
-    try:
-        for _ in range(600):
-            if process.poll() is not None:
-                pytest.fail(f"The server ended: {process.stdout.read() if process.stdout else ''}")
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
-                break
-            time.sleep(0.1)  # there is no event to wait for before the port is open
-        yield address
-    finally:
-        process.terminate()
-        process.communicate()
+    environment = {"QUANTSCOPE_WARM_UP": "first", **os.environ}
+    # a file: a pipe that nobody reads would stop the server once it is full
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment) as process,
+    ):
+        try:
+            address = f"http://127.0.0.1:{port}{below}"
+            answer(address, process, log)
+            yield address
+        finally:
+            process.terminate()
+
+
+def answer(address: str, process: "subprocess.Popen[bytes]", log: IO[str]) -> None:
+    """Wait until a server answers."""
+    for _ in range(1800):
+        if process.poll() is not None:
+            log.seek(0)
+            pytest.fail(f"The server ended: {log.read()}")
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+            return
+        time.sleep(0.1)  # there is no event to wait for before the port is open
+    pytest.fail("The server does not answer")
 
 
 @pytest.fixture(scope="session")
@@ -316,6 +343,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
     with sync_playwright() as playwright:
         profile = tmp_path_factory.mktemp("profile")
         browser = playwright.chromium.launch_persistent_context(profile, executable_path=path, args=FLAGS)
+        browser.add_init_script(WATCH_RUNS)
         yield browser
         browser.close()
 

@@ -64,12 +64,12 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
     """Change the theme and do nothing else; wait until everything has followed."""
     app.page.emulate_media(color_scheme=theme)
     try:
-        app.page.wait_for_function(FOLLOWED, arg=[theme, colors, before], timeout=10_000)
+        app.page.wait_for_function(FOLLOWED, arg=[theme, colors, before])
     except TimeoutError:
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(6)
+@in_parts(13)
 def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
@@ -96,7 +96,8 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     assert len(places) == 1
 
 
-@in_parts(6)
+@pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py and test_projector.py
+@in_parts(20)
 def test_a_phone_has_the_navigation(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
@@ -130,6 +131,7 @@ SOMETIMES = {
 }
 
 
+@pytest.mark.slow  # by default, they are looked up in the front end's code
 def test_streamlit_still_has_its_names(app: Any) -> None:
     """Those that are on the page without an act; all are looked up in the front end's code by another test."""
     app.open(tab="Distribution", bits="99")  # which a warning says can't be used

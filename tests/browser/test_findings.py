@@ -42,36 +42,26 @@ def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
     expect(app.page.locator("rect.qs-found")).to_have_count(0)
 
 
-def test_fix_and_back(app: Any) -> None:
+def test_fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)
     (finding,) = qc.diagnose(qc.apply(qc.tensors.generate(qc.tensors.Generated()), qc.Scheme.parse(DEFAULT)))
-    frame = app.page.locator(".qs-maps").bounding_box()
+    frame = app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().toJSON()")
+    before = app.page.url
     finding_button(app, "Fix").click()
     app.expect_scheme(str(finding.fix))
     expect(app.page.get_by_text("No known problems found.")).to_be_visible()
-    assert app.page.locator(".qs-maps").bounding_box() == frame
-    app.page.go_back()
-    app.expect_scheme(DEFAULT)
-    expect(finding_button(app, "Fix")).to_be_visible()
-
-
-def test_what_a_fix_writes_late_into_the_link_is_the_same_step_back(app: Any) -> None:
-    app.open(dist="laplace", shape="128x256")
-    app.expect_scheme(DEFAULT)
-    before = app.page.url
-    finding_button(app, "Fix").click()
-    x = qc.tensors.generate(qc.tensors.Generated("laplace", (128, 256)))
-    app.expect_scheme(str(qc.diagnose(qc.apply(x, qc.Scheme.parse(DEFAULT)))[0].fix))
-    app.rest()
+    assert app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().toJSON()") == frame
     # like a control that appears with the fix and writes its value only after the run
     late = "history.pushState({}, '', location.href + '&bits=5'), history.length"
     assert app.page.evaluate("history.length") == app.page.evaluate(late)
     app.page.go_back()
     app.expect_scheme(DEFAULT)
     expect(app.page).to_have_url(before)
+    expect(finding_button(app, "Fix")).to_be_visible()
 
 
+@pytest.mark.slow  # tested without a browser, but for the values in the maps
 @pytest.mark.parametrize("kind", some(["zero_not_exact", "wrapped", "per_channel"]))
 def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> None:
     app.open()
@@ -91,6 +81,7 @@ def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> Non
     expect(other.page.get_by_text(finding.sentence[:60])).to_be_visible()
 
 
+@pytest.mark.slow  # each example is tested without a browser
 def test_examples_are_offered_above_the_maps(app: Any) -> None:
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.open()
@@ -107,6 +98,7 @@ def test_examples_are_offered_above_the_maps(app: Any) -> None:
     app.expect_parameter("ex", IMAGES["image"].tensor)
 
 
+@pytest.mark.slow  # the layout of one line; its buttons are tested without a browser
 def test_a_long_finding_takes_one_line_and_leads_to_its_lesson(app: Any) -> None:
     app.open(shape="6x4x32", dist="outlier_channel", factor="12", bits="8", per="group", group="8")
     (first, *_) = qc.diagnose(

@@ -1,5 +1,6 @@
 """Explore → Formats in Chromium: values on a line, how a number rounds, and bits that can be switched."""
 
+import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
@@ -17,6 +18,7 @@ def marks(page):
     return page.locator(".st-key-fmt_chart .scatterlayer .trace path.point")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_cold_link_shows_every_value(app):
     page = opened(app, "/formats?fmt_shown=e2m1&fmt_shown=int3&fmt_axis=value")
     # the values, what 2.6 rounds to in each format, and the code of the bits
@@ -25,15 +27,10 @@ def test_cold_link_shows_every_value(app):
         expect(page.get_by_role("listitem").filter(has_text=f"{name}: {about(fmt)}")).to_be_visible()
 
 
-def test_bits_stand_in_the_link(app):
+@pytest.mark.slow  # tested without a browser, but for the colors
+def test_bits_stand_in_the_link_and_have_the_color_of_their_kind(app):
     page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
     expect(page.get_by_text("1 1000 010, code 194: -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()
-    page.get_by_role("button", name="M0", exact=True).click()
-    expect(page.get_by_text("1 1000 011, code 195: -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
-
-
-def test_bits_that_are_1_have_the_color_of_their_kind(app):
-    page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
     colors = []
     for name in ("sign", "E3", "M1"):
         bit = page.locator(".st-key-fmt_bits").get_by_role("button", name=name, exact=True)
@@ -42,14 +39,18 @@ def test_bits_that_are_1_have_the_color_of_their_kind(app):
         assert look[0] == look[1]
         colors.append(look[0])
     assert len(set(colors)) == 3
+    page.get_by_role("button", name="M0", exact=True).click()
+    expect(page.get_by_text("1 1000 011, code 195: -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
 
 
+@pytest.mark.slow  # tested without a browser
 def test_typed_format_and_one_that_is_none(app):
     page = opened(app, "/formats?fmt_shown=float(2%2C+2)&fmt_shown=float(9%2C+9)&fmt_axis=value")
     expect(page.get_by_text("exponent=9")).to_be_visible()
     expect(marks(page)).not_to_have_count(0)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_codebooks_and_one_fitted_to_the_tensor(app):
     page = opened(
         app,

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pytest
 from contrast import PALE
+from page_rest import REST
 from playwright.sync_api import expect
 
 from pages.browser.streamlit_dom import NAMES
+from quantcore.tensors import encode
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 # brightness of a color, from 0 to 1
@@ -57,6 +61,21 @@ def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> No
     assert not app.page.locator(".st-key-qs_scripts").is_visible()  # and it does not leave a gap
 
 
+def test_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
+    app.open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
+    codes = app.map("codes")
+    app.expected += ["WebSocket"]
+    run = "document.querySelector('[data-run]').dataset.run"
+    before = app.page.evaluate(f"window.qsRuns.reconnected = 0, window.qsRuns.socket.close(), {run}")
+    app.wait(
+        f"(before) => {REST} && window.qsRuns.reconnected && {run} !== before", before
+    )  # it asked for a run
+    np.testing.assert_array_equal(app.map("codes"), codes)
+    app.input("bits").focus()
+    app.page.keyboard.press("ArrowRight")
+    app.expect_scheme(DEFAULT.replace("int4", "int6"))
+
+
 def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
     app = new_app(server, own=True).open(bits="5", tab="Code")
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
@@ -77,12 +96,11 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
 
     expect_dark(False)
     expect(app.page.locator(".stCode .token").first).to_be_visible()
-    assert app.page.evaluate(PALE) == []
+    app.wait(f"!({PALE})().length")
     address, length = app.page.url, app.page.evaluate("history.length")
     app.page.get_by_role("radio", name="Dark", exact=True).check(force=True)
     expect_dark(True)
-    app.rest()
-    assert app.page.evaluate(PALE) == []
+    app.wait(f"{REST} && !({PALE})().length")
     assert (app.page.url, app.page.evaluate("history.length")) == (address, length)
     expect(app.input("_pasted")).to_have_value("1 2 3")  # nothing was reloaded
     # there is no flash of light: the first paint of the page is dark
@@ -105,6 +123,7 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
     expect_dark(True)
 
 
+@pytest.mark.slow  # how fast it is, not what it shows
 def test_a_key_press_makes_no_layer_of_each_control(new_app: Callable[..., Any], server: str) -> None:
     app = new_app(server, own=True)
     app.page.emulate_media(reduced_motion="no-preference")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from page_rest import REST
 from playwright.sync_api import TimeoutError, expect
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
@@ -16,7 +17,6 @@ VIEW = """() => JSON.stringify([location.search,
     [...document.querySelectorAll(".stSidebar :is(input, textarea)")].map((e) => e.type === "checkbox" ? e.checked : e.value)
         .filter((value) => value !== ""),
     [...document.querySelectorAll(".stSidebar [aria-checked=true]")].map((e) => e.innerText)])"""
-REST = "document.querySelector('html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]')"
 
 
 def steps(app: Any) -> int:
@@ -39,14 +39,12 @@ def expect_view(app: Any, view: str) -> None:
 
 
 def after(app: Any, act: Callable[[Any], None]) -> str:
-    """Act, wait until figures or scheme have changed and the maps show the scheme, and return the view."""
+    """Act, wait until figures or scheme have changed and the maps are painted, and return the view."""
     figures = f"(() => JSON.stringify(JSON.parse(({VIEW})()).slice(1, 3)))()"
     before = app.page.evaluate(figures)
     act(app)
     app.wait(
-        f"""(before) => {REST} && {figures} !== before
-        && [...document.querySelectorAll(".qs-maps")].every((e) =>
-            e.dataset.painted?.trim() === document.querySelector(".st-key-_scheme_text input")?.value)""",
+        f"(before) => {REST} && {figures} !== before",
         before,
     )
     view: str = app.page.evaluate(VIEW)

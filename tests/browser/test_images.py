@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from page_rest import at_rest
+from page_rest import REST, SHOWN, at_rest
 from PIL import Image
 from playwright.sync_api import expect
 
@@ -40,19 +40,17 @@ def png() -> bytes:
 
 def expect_image(app: Any, levels: np.ndarray) -> None:
     """The maps show these levels, as grey of that level, in square cells."""
-    app.wait("(x) => JSON.stringify(x) === JSON.stringify(document.querySelector('.qs-maps')?.shown?.values.x && [...document.querySelector('.qs-maps').shown.values.x])", levels.ravel().tolist())
-    app.rest()
-    app.wait("document.querySelector('.qs-plot')._fullLayout?.xaxis")
-    assert app.page.evaluate(CORNERS, 0) == [[f"{v},{v},{v}" for v in row] for row in levels.tolist()]
+    app.wait(f"(x) => {REST} && JSON.stringify(x) === JSON.stringify({SHOWN}('x'))", levels.tolist())
+    assert app.maps(CORNERS, 0) == [[f"{v},{v},{v}" for v in row] for row in levels.tolist()]
     assert_square(app)
 
 
 def assert_square(app: Any) -> tuple[float, float]:
     """Width and height of a pixel are equal; returns how many columns and rows are seen."""
-    width, height, columns, rows = app.page.evaluate("""(() => {
+    width, height, columns, rows = app.maps("""() => {
         const { xaxis, yaxis } = document.querySelector('.qs-plot')._fullLayout, span = ({ range }) => Math.abs(range[1] - range[0]);
         return [xaxis._length, yaxis._length, span(xaxis), span(yaxis)];
-    })()""")
+    }""")
     assert width / columns == pytest.approx(height / rows, rel=0.02)
     return columns, rows
 
@@ -98,6 +96,7 @@ def test_an_image_is_pasted_anywhere(app: Any) -> None:
     app.expect_parameter("file", "image.png")
 
 
+@pytest.mark.slow  # by default, images that are uploaded and pasted are tested
 def test_an_example_image_is_shown_and_its_script_loads_it(app: Any) -> None:
     name = "still-life-160x160"
     app.open(src="example", ex=name, codes="unsigned", mode="asymmetric", bits="8", tab="Code")
@@ -133,7 +132,7 @@ def background(app: Any, svg: ElementTree.Element) -> tuple[str, str]:
 @pytest.mark.slow  # by default, maps of many cells and a chart are tested
 def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     app.open(shape="5x6", bits="3", learn_large="false", tab="Export")
-    shown = [app.page.evaluate(CORNERS, number) for number in range(4)]
+    shown = [app.maps(CORNERS, number) for number in range(4)]
     written = downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click())
     svg = ElementTree.fromstring(written)
     width, height = (float(svg.get(side, 0)) for side in ("width", "height"))
@@ -176,10 +175,20 @@ def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     assert page == picture_ != "rgb(255, 255, 255)"
 
 
-def test_many_cells_are_an_image_in_the_picture(app: Any) -> None:
+def test_the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any) -> None:
     app.open(shape="64x48", dist="normal")
+    button = app.page.get_by_role("button", name="Picture").first
+    for leave in (lambda: app.page.keyboard.press("Escape"), lambda: app.page.locator(".st-key-summary").click()):
+        button.focus()
+        app.page.keyboard.press("Enter")
+        expect(app.page.get_by_role("button", name="PNG")).to_be_visible()
+        leave()
+        expect(app.page.get_by_role("button", name="PNG")).to_have_count(0)
     app.page.locator(".qs-maps").hover()
-    app.page.get_by_role("button", name="Picture").first.click()
+    button.click()
+    assert downloaded(app, lambda: app.button("PNG")).startswith(b"\x89PNG")
+    app.page.locator(".qs-maps").hover()
+    button.click()
     svg = ElementTree.fromstring(downloaded(app, lambda: app.button("SVG")))
     images = [image.get("href", "") for image in svg.iter(f"{SVG}image")]
     assert len(images) == 4
@@ -214,14 +223,3 @@ def test_a_chart_as_a_picture(app: Any, server: str) -> None:
     assert re.search(r"\(the link has [\d,]{5} characters, too many to print\)", "".join(texts(link)))
     assert float(svg.get("width", 0)) == pytest.approx(size[0] + 24, abs=1)
     assert float(svg.get("height", 0)) > size[1]
-
-
-def test_the_menu_of_a_picture_closes(app: Any) -> None:
-    app.open()
-    button = app.page.get_by_role("button", name="Picture").first
-    for leave in (lambda: app.page.keyboard.press("Escape"), lambda: app.page.locator(".st-key-summary").click()):
-        button.focus()
-        app.page.keyboard.press("Enter")
-        expect(app.page.get_by_role("button", name="PNG")).to_be_visible()
-        leave()
-        expect(app.page.get_by_role("button", name="PNG")).to_have_count(0)

@@ -38,8 +38,7 @@ def _steps(name: str) -> list[str]:
     return list(lesson_plan.LESSONS[name].steps)
 
 
-def test_cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
-    opened(app, "granularity")
+def cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
     size = "getComputedStyle(document.querySelector('.qs-cells')).fontSize"
     before = app.page.evaluate(size)
     app.page.set_viewport_size({"width": 390, "height": 900})
@@ -50,6 +49,7 @@ def test_cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
 
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     opened(app, "granularity")
+    cells_fit_again_after_the_window_was_narrow(app)
     app.press("learn_granularity_step", "Trap")
     stands(app, "granularity", "trap")
     expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_have_text(
@@ -76,7 +76,7 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 })"""
 
 
-@in_parts(7)
+@in_parts(8)
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
     """In large mode at both sizes, from the first step to the last with one button. Another visitor with the same
     link sees the same step."""
@@ -106,6 +106,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
     stands(app, lessons[-1], _steps(lessons[-1])[-2])
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_overview_opens_a_step(app: Any) -> None:
     app.page.goto(f"{app.address}/learn")
     at_rest(app.page, "Learn")
@@ -118,14 +119,13 @@ def test_the_overview_opens_a_step(app: Any) -> None:
     app.expect_parameter("plan", "9")
 
 
+@pytest.mark.slow  # by default, that of every page is tested in test_projector.py
 @pytest.mark.parametrize("width", some([1280, 1920]))
 def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> None:
     app = new_app(server, width=width)
     size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
     opened(app, "scale", learn_scale_step="yours")
-    expect(app.page.locator(".qs-maps")).to_have_attribute(
-        "data-painted", " int4 symmetric per_tensor min_max textbook "
-    )
+    app.expect_maps("int4 symmetric per_tensor min_max textbook")
     small, cell = app.page.evaluate(size), _cell(app)
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
     app.tick("learn_large")
@@ -155,10 +155,11 @@ def _cell(app: Any) -> float:
     return float(app.page.evaluate(_CELL))
 
 
+@pytest.mark.slow  # by default, a click in Explore is tested
 def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) -> None:
     x = tensors.generate(tensors.Generated())
     opened(app, "granularity", learn_granularity_step="yours", per="channel")
-    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted")
+    app.expect_maps()
     app.click(3, 5)
     app.expect_parameter("learn_granularity_cell", "3, 5")
     expect(app.page.locator("strong").filter(has_text="Arithmetic of element (3, 5)")).to_be_visible()
@@ -167,7 +168,7 @@ def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) 
     expect(app.page.locator("pre.qs-arithmetic")).to_contain_text(line)
 
 
-def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
+def test_wrong_cells_are_found_by_mouse_and_keys_and_revealed(app: Any) -> None:
     wrong = compare(CASES["wraps-per-column"]).wrong_cells
     opened(app, "mistakes", learn_mistakes_step="wraps-per-column")
     cells = app.page.locator(".st-key-learn_mistakes_find figure").nth(2).locator("button.qs-cell")
@@ -179,6 +180,12 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
         cells.nth(place).click()
         expect(cells.nth(place)).to_have_attribute("aria-pressed", pressed)
     expect(app.page.get_by_text("2 cells chosen.")).to_be_visible()
+    cells.nth(right).focus()
+    for said, pressed in (("3 cells", "true"), ("2 cells", "false")):  # the focus stays on the cell
+        app.page.keyboard.press("Enter")
+        expect(app.page.get_by_text(f"{said} chosen.")).to_be_visible()
+        expect(cells.nth(right)).to_have_attribute("aria-pressed", pressed)
+        at_rest(app.page)
     app.press("learn_mistakes_shown", "reveal")
     app.expect_parameter("learn_mistakes_shown", "reveal")
     table = app.page.locator(".st-key-learn_mistakes_wrong figure").first
@@ -193,17 +200,7 @@ def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
     other.close()
 
 
-def test_cells_are_picked_by_keyboard(app: Any) -> None:
-    opened(app, "mistakes", learn_mistakes_step="truncated")
-    cell = app.page.locator(".st-key-learn_mistakes_find button.qs-cell").first
-    cell.focus()
-    app.page.keyboard.press("Enter")
-    expect(app.page.locator(".st-key-learn_mistakes_find .qs-chosen").first).to_be_visible()
-    expect(app.page.get_by_text("1 cell chosen.")).to_be_visible()
-    app.page.keyboard.press("Enter")  # the focus has stayed on the cell
-    expect(app.page.get_by_text("0 cells chosen.")).to_be_visible()
-
-
+@pytest.mark.slow  # tested without a browser
 def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     opened(app, "predict")
     app.button("New tensor")

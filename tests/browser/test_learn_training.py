@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from lesson_walk import SCROLLS, beside, opened, stands, to_lesson
+from page_rest import REST
 from playwright.sync_api import Locator, expect
 
 NAME, STEP = "ptq_or_qat", "learn_ptq_or_qat_step"
@@ -61,7 +62,7 @@ def test_a_short_training(app: Any) -> None:
     (accuracies,) = drawn(app, 3)
     expect(metric(app, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
     app.press("train_view", "weights")
-    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
+    app.wait(f"{REST} && document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.wait(f"{SCROLLS} <= 0")  # with all of its controls
     other = beside(app, NAME, "qat")  # the result is there for others who open the link
@@ -69,6 +70,7 @@ def test_a_short_training(app: Any) -> None:
     other.close()
 
 
+@pytest.mark.slow  # that whatever ends the script ends the training is tested without a browser
 def test_points_appear_and_stop_keeps_them(app: Any) -> None:
     at_step(app, "curve", train_weights="int4 per_channel(axis=1)", **MANY)
     assert compute(app) == (100, True)
@@ -141,7 +143,7 @@ def test_opens_cold_by_a_link_with_everything_in_it(fresh_server: str, new_app: 
     for key, value in link.items():
         app.expect_parameter(key, value)
     expect(app.input("train_seed")).to_have_value("2")
-    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int3')")
+    app.wait(f"{REST} && document.querySelector('.qs-maps')?.dataset.painted?.includes('int3')")
     assert app.map("x").shape == (10, 64)
     assert app.page.evaluate("document.scrollingElement.scrollWidth") <= 1280
     expect(app.page.get_by_role("dialog")).to_have_count(0)

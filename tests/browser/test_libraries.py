@@ -1,5 +1,6 @@
 """Compare → Libraries in Chromium: examples where libraries differ, cold links, choosing from the table."""
 
+import pytest
 from page_rest import at_rest
 from parts import in_parts
 from playwright.sync_api import expect
@@ -23,6 +24,7 @@ def settled(page):
     at_rest(page, "Why do two libraries give different integers?")
 
 
+@pytest.mark.slow  # tested without a browser
 @in_parts()
 def test_examples_say_why(app, part):
     page = opened(app, "/libraries")
@@ -33,6 +35,7 @@ def test_examples_say_why(app, part):
         settled(page)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_cold_link(app):
     page = opened(
         app, "/libraries?src=example&ex=randn-seed-0-4x4&bits=8&lib_a=textbook&lib_b=aimet.Quantize"
@@ -44,6 +47,7 @@ def test_cold_link(app):
     expect(page.get_by_text("textbook and aimet.Quantize differ in")).to_be_visible()
 
 
+@pytest.mark.slow  # tested without a browser
 def test_library_that_refuses_has_a_way_out(app):
     page = opened(app, "/libraries?lib_b=hqq")
     expect(page.get_by_text("unsigned asymmetric codes only")).to_be_visible()
@@ -51,6 +55,7 @@ def test_library_that_refuses_has_a_way_out(app):
     expect(page.get_by_text("onnxruntime and hqq")).to_be_visible()
 
 
+@pytest.mark.slow  # tested without a browser
 def test_equal_libraries(app):
     page = opened(app, "/libraries?lib_a=onnx&lib_b=onnxruntime")
     expect(page.get_by_text("onnx and onnxruntime give the same codes for all 64 elements.")).to_be_visible()

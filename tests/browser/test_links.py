@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from page_rest import SHOWN
+from parts import Part, in_parts
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -49,9 +50,10 @@ COLD = {
 }  # fmt: skip
 
 
-def test_cold_link(server: str, new_app: Callable[..., Any]) -> None:
+@in_parts(3)
+def test_cold_link(server: str, new_app: Callable[..., Any], part: Part) -> None:
     """Opened by a new visitor; test_ranges.py and test_sharing.py open links on a new server."""
-    for parameters, x, scheme in COLD.values():
+    for parameters, x, scheme in part(COLD.values()):
         app = new_app(server)
         app.open(**parameters)
         shown = (lambda values: values[1].T[4:12, 2:20]) if x.ndim == 3 else (lambda values: values)
@@ -176,6 +178,7 @@ def test_controls_whose_choices_depend_on_the_tensor(app: Any) -> None:
         other.close()
 
 
+@pytest.mark.slow  # tested without a browser, and Back in test_history.py
 def test_a_typed_scheme_sets_controls_and_link_and_back_undoes_it(app: Any) -> None:
     app.open(bits="6")
     app.type("_scheme_text", "uint3 per_channel(axis=1) fixed(-1, 2)")
@@ -192,6 +195,7 @@ def test_a_typed_scheme_sets_controls_and_link_and_back_undoes_it(app: Any) -> N
     app.expect_parameter("bits", "3")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_bad_scheme_text(app: Any) -> None:
     app.open(bits="6")
     app.expect_scheme("int6 symmetric per_tensor min_max textbook")
@@ -204,6 +208,7 @@ def test_bad_scheme_text(app: Any) -> None:
     expect(app.page.get_by_test_id("stAlert")).to_have_count(0)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_link_with_parts_that_cannot_be_used(app: Any) -> None:
     # the word for a default, of which links keep nothing, can be used
     app.open(bits="99", nonsense="1", codes="unsigned", rounding="the library's own")
@@ -216,6 +221,7 @@ def test_link_with_parts_that_cannot_be_used(app: Any) -> None:
     expect(alert).to_have_count(0)
 
 
+@pytest.mark.slow  # by default, the QR code and the copy are compared with the address
 def test_the_link_shown_is_the_address(app: Any) -> None:
     app.open(bits="5", range="by hand", scale="[[0.25]]")
     app.expect_scheme("int5 symmetric per_tensor given([[0.25]]) textbook")
@@ -225,6 +231,7 @@ def test_the_link_shown_is_the_address(app: Any) -> None:
     other.expect_scheme("int5 symmetric per_tensor given([[0.25]]) textbook")
 
 
+@pytest.mark.slow  # tested without a browser, and Back in test_history.py
 def test_controls_show_words_and_links_carry_values(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_rest import SHOWN
+from page_rest import REST, SHOWN
 from parts import Part, in_parts
 from playwright.sync_api import expect
 
@@ -29,8 +29,16 @@ def assert_codes(app: Any, x: np.ndarray, scheme: str) -> None:
     np.testing.assert_array_equal(app.map("error"), result.error.numpy())
 
 
-def test_first_view(app: Any) -> None:
+def test_the_first_view_and_what_mouse_and_keys_do_on_it(app: Any) -> None:
+    """One visit; a failure names its step."""
     app.open()
+    first_view(app)
+    hover_outlines_the_cell_in_all_four_maps(app)
+    keyboard(app)
+    click_follows_the_arithmetic_and_back_undoes_it(app)
+
+
+def first_view(app: Any) -> None:
     assert_codes(app, X, DEFAULT)
     app.expect_parameters()
     expect(app.page.get_by_role("application")).to_have_attribute(
@@ -54,7 +62,7 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
     scales = figures.scales_of_maps(data, result.scheme.format, theme)
     for number, (name, scale) in enumerate(scales.items()):
         corners = [app.place(row - 0.5, column - 0.5, number) for row, column in cells]
-        pixels = np.array(app.page.evaluate(PIXELS, [[x + 2.5, y + 2.5] for x, y in corners]))
+        pixels = np.array(app.maps(PIXELS, [[x + 2.5, y + 2.5] for x, y in corners]))
         values = np.array([data.map(name)[cell] for cell in cells])
         stops = np.array([re.findall(r"\d+", color) for _, color in scale["colorscale"]], float)
         finite = np.isfinite(values)
@@ -85,20 +93,18 @@ def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: st
     assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, [(2, 2), (2, 3), (4, 5), (5, 5)])
 
 
-def test_hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
-    app.open()
-    app.expect_scheme(DEFAULT)
+def hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
     result = qc.apply(X, qc.Scheme.parse(DEFAULT))
     for number, (row, column) in enumerate([(0, 0), (2, 7), (7, 0), (5, 3)]):
         app.point(row, column, number)
         expect(app.page.locator("rect.qs-hover")).to_have_count(4)
+        texts = app.page.locator(".qs-tip:visible span")
+        expect(texts.nth(1)).to_have_text(f"({row}, {column})")  # so the outlines are those of this cell
         outlines = [box.bounding_box() for box in app.page.locator("rect.qs-hover").all()]
         for map_number, box in enumerate(outlines):
             x, y = app.place(row, column, map_number)
             assert abs(box["x"] + box["width"] / 2 - x) < 2
             assert abs(box["y"] + box["height"] / 2 - y) < 2
-        texts = app.page.locator(".qs-tip:visible span")
-        expect(texts.nth(1)).to_have_text(f"({row}, {column})")
         names, values = texts.all_inner_texts()[::2], texts.all_inner_texts()[1::2]
         assert names == ["element", "x", "q", "x̂", "error", "scale", "zero point"]
         shown = np.array([float(value) for value in values[1:]], np.float32)
@@ -110,19 +116,20 @@ def test_hover_outlines_the_cell_in_all_four_maps(app: Any) -> None:
     expect(app.page.locator(".qs-tip")).to_be_hidden()
 
 
-def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
-    app.open(tab="Scales")
-    app.expect_scheme(DEFAULT)
+def click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
+    app.tab("Scales")
+    app.expect_parameter("tab", "Scales")
+    app.rest()
     app.click(2, 5, number=3)
     app.expect_parameter("cell", "2, 5")
     expect(app.page.locator("strong").filter(has_text="Arithmetic of element (2, 5)")).to_be_visible()
     expect(app.page.locator("rect.qs-selected")).to_have_count(4)
     expect(app.input("cell")).to_have_value("2, 5")
-    arithmetic = app.page.locator("pre.qs-arithmetic").inner_text()
+    arithmetic = app.page.locator("pre.qs-arithmetic")
     trace = qc.trace(qc.apply(X, qc.Scheme.parse(DEFAULT)), (2, 5))
     for step in trace.steps():
-        assert step.name in arithmetic
-        assert str(step.value) in arithmetic
+        expect(arithmetic).to_contain_text(step.name)
+        expect(arithmetic).to_contain_text(str(step.value))
     app.click(6, 1, number=3)
     app.expect_parameter("cell", "6, 1")
     app.rest()
@@ -131,9 +138,7 @@ def test_click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
     expect(app.page.locator("strong").filter(has_text="Arithmetic of element (2, 5)")).to_be_visible()
 
 
-def test_keyboard(app: Any) -> None:
-    app.open()
-    app.expect_scheme(DEFAULT)
+def keyboard(app: Any) -> None:
     maps = app.page.locator(".qs-maps")
     maps.focus()
     maps.press("ArrowDown")  # begins at the chosen element
@@ -160,31 +165,32 @@ ZOOM = "[..._quiet('xaxis'), ..._quiet('yaxis')]".replace(
 def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)
-    whole = app.page.evaluate(ZOOM)
+    whole = app.maps(f"() => {ZOOM}")
     app.drag((1, 1), (5, 6))
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
     app.page.evaluate(
         """() => { const plot = document.querySelector(".qs-plot");
             plot.mark = "not made anew"; plot.drawn = 0; plot.on("plotly_afterplot", () => { plot.drawn += 1; }); }"""
     )
-    frame = app.page.locator(".qs-maps").bounding_box()
-    zoomed = app.page.evaluate(ZOOM)
+    place = "() => document.querySelector('.qs-maps').getBoundingClientRect().toJSON()"
+    frame = app.maps(place)
+    zoomed = app.maps(f"() => {ZOOM}")
     assert zoomed[1] - zoomed[0] < 6
     app.input("bits").focus()
     app.page.keyboard.press("ArrowRight")
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
-    assert app.page.evaluate(ZOOM) == zoomed
+    assert app.maps(f"() => {ZOOM}") == zoomed
     assert app.page.evaluate("document.querySelector('.qs-plot').mark")
-    assert app.page.locator(".qs-maps").bounding_box() == frame
+    assert app.maps(place) == frame
     assert (
         app.page.evaluate("document.querySelector('.qs-plot').drawn") == 0
     )  # axes that stay are not drawn again
     app.press("mode", "asymmetric")
     app.expect_scheme("int5 asymmetric per_tensor min_max textbook")
-    assert app.page.evaluate(ZOOM) == zoomed
+    assert app.maps(f"() => {ZOOM}") == zoomed
     app.click(3, 4)  # a click finds its cell in a zoomed map, too
     app.expect_parameter("cell", "3, 4")
-    assert app.page.evaluate(ZOOM) == zoomed
+    assert app.maps(f"() => {ZOOM}") == zoomed
     app.type("seed", "5")  # a new tensor is shown in full
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
@@ -195,7 +201,10 @@ def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
     app.drag((20, 30), (27, 37))
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", re.compile(r"(\d{2} ?){4}"))
-    ticks = app.page.locator(".qs-plot .xtick text, .qs-plot .ytick text").all_text_contents()
+    ticks = app.maps(
+        "() => [...document.querySelectorAll('.qs-plot .xtick text, .qs-plot .ytick text')].map((e) => e.textContent)"
+    )
+    assert ticks
     assert all(re.fullmatch(r"\d+", tick) for tick in ticks)
 
 
@@ -205,12 +214,13 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     assert app.map("x").shape == (150, 150)
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
     app.drag((50, 100), (90, 180))
-    app.page.wait_for_url(re.compile("rows=.*cols=|cols=.*rows="))
-    app.rest()
+    app.wait(f"{REST} && /rows=.*cols=|cols=.*rows=/.test(location.search)")
+    for key in ("rows", "cols"):
+        expect(app.input(key)).to_have_value(re.compile(r"\d+:\d+"))
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.wait(f"() => {SHOWN}('x').length === {bottom - top}")
+    app.wait(f"{REST} && {SHOWN}('x').length === {bottom - top}")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
@@ -219,7 +229,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     app.button("Show all")
     app.expect_parameter("rows", None)
-    app.wait(f"() => {SHOWN}('x').length === 150")
+    app.wait(f"{REST} && {SHOWN}('x').length === 150")
 
 
 @pytest.mark.slow  # what it tells is tested without a browser
@@ -269,12 +279,13 @@ def test_block_borders(app: Any) -> None:
     app.tick("borders")
     expect(app.page.locator("path.qs-border")).to_have_count(4)
     app.expect_parameter("borders", "true")
-    line = app.page.locator("path.qs-border").first.get_attribute("d")
+    border = "() => document.querySelector('path.qs-border').getAttribute('d')"
+    line = app.maps(border)
     assert line.count("H") in (1, 3)  # with or without the lines at the edges
     assert line.count("V") in (3, 5)
     app.type("block", "2x8")
     app.expect_scheme("int4 symmetric per_block([2,8]) min_max textbook")
-    assert app.page.locator("path.qs-border").first.get_attribute("d") != line
+    assert app.maps(border) != line
 
 
 def luminance(colour: str) -> float:
@@ -283,6 +294,7 @@ def luminance(colour: str) -> float:
     return sum(float(n) for n in re.findall(r"[\d.]+", colour)[:3]) / 765
 
 
+@pytest.mark.slow  # by default, a switch of the theme is tested in test_frame.py
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_themes(new_app: Callable[..., Any], server: str, scheme: str) -> None:
     app = new_app(server, color_scheme=scheme).open(tab="Distribution")
@@ -357,8 +369,7 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) 
     ]):  # fmt: skip
         app.type("_pasted", "\n".join(" ".join(map(str, row)) for row in x))
         # the numbers along the bars are redrawn together with the maps
-        app.wait(f"(x) => {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
-        app.expect_scheme(DEFAULT)
+        app.wait(f"(x) => {REST} && {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
         assert_color_bars(app, x)
 
 
@@ -367,7 +378,7 @@ def test_the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
     script = """() => [...document.querySelectorAll(".qs-scales .qs-tick")].map((e) => {
         const { left, right, top, bottom } = e.getBoundingClientRect();
         return [left, right, (top + bottom) / 2, e.textContent]; })"""
-    ticks = app.page.evaluate(script)
+    ticks = app.maps(script)
     for a, b in itertools.combinations(ticks, 2):
         beside = a[1] < b[0] or b[1] < a[0]
         assert beside or abs(a[2] - b[2]) >= 12, (a, b)
@@ -375,10 +386,9 @@ def test_the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
 
 
 def assert_color_bars(app: Any, x: list[list[float]]) -> None:
-    app.wait("document.querySelectorAll('.qs-scales rect').length === 4")
     result = qc.apply(x, qc.Scheme.parse(DEFAULT))
     colors = figures.scales_of_maps(map_data(result, View()), result.scheme.format)
-    for ticks, (name, scale) in zip(app.page.evaluate(BARS), colors.items(), strict=True):
+    for ticks, (name, scale) in zip(app.maps(BARS), colors.items(), strict=True):
         assert 2 <= len(ticks) <= 12, name
         values = [float(text.replace("−", "-")) for text, _, _ in ticks]
         steps = np.diff(values)

@@ -40,6 +40,7 @@ def maps(page):
     return [np.array(rows) for rows in cells]
 
 
+@pytest.mark.slow  # tested without a browser
 def test_example_and_its_link(app):
     page = opened(app)
     example(page, 1)
@@ -68,6 +69,7 @@ def test_cold_link_shows_the_same(app, new_app):
     np.testing.assert_array_equal(maps(there)[0], maps(page)[0])
 
 
+@pytest.mark.slow  # tested without a browser
 def test_damaged_link_is_named(app):
     page = opened(app, f"{app.address}/match?match_q=1.abcdef&src=example")
     sentence(page, "can't be used.*match_q=1.abcdef")
@@ -93,6 +95,7 @@ def test_open_in_explore(app):
     expect(page.locator(".st-key-match_text textarea")).not_to_have_value("")  # nothing typed was lost
 
 
+@pytest.mark.slow  # tested without a browser
 def test_upload(app):
     page = opened(app, f"{app.address}/match?src=example&ex=randn-seed-0-4x4&bits=8")
     codes = qc.apply(
@@ -109,6 +112,7 @@ def test_upload(app):
     np.testing.assert_array_equal(maps(page)[0], codes.numpy())
 
 
+@pytest.mark.slow  # stopping is tested without a browser
 def test_stop_keeps_what_was_found(app):
     """With a million elements and noise as codes, the search takes many seconds."""
     page = opened(app, f"{app.address}/match?shape=1024x1024&dist=normal")

@@ -1,6 +1,7 @@
 """Opening a checkpoint: from the menu, by typing, by a link, from files; the other page then has it, too."""
 
 
+import pytest
 from places import CHECKPOINTS
 from playwright.sync_api import expect
 
@@ -27,6 +28,7 @@ def go(app):
     app.page.locator("a[href*='compare-checkpoints']").first.click()
 
 
+@pytest.mark.slow  # tested without a browser
 def test_typed_and_kept(app):
     at(app)
     app.type("ck", NAMED)
@@ -41,9 +43,12 @@ def test_typed_and_kept(app):
     app.expect_parameters(ck="../secret")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_it_goes_along_to_the_other_page(app):
+    app.page.set_viewport_size({"width": 1280, "height": 720})
     at(app, ck="example:minilm-gptq")
     expect(meter(app)).to_contain_text("read")
+    app.wait("document.querySelector('.st-key-opening_ck').getBoundingClientRect().height <= 44")  # one row, above the page
     go(app)
     app.wait("location.pathname.endsWith('/compare-checkpoints')")
     expect(app.input("ck")).to_have_value("example:minilm-gptq")
@@ -56,6 +61,7 @@ def give(app, *files):
     app.page.get_by_test_id("stFileUploaderDropzoneInput").first.set_input_files(files)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_uploaded_and_asked_for(app):
     at(app)
     give(app, RELEASE / "model.safetensors", RELEASE / "config.json")
@@ -81,11 +87,3 @@ def test_uploaded_and_asked_for(app):
     )
     expect(meter(other)).to_contain_text("read")
     assert other.page.url == link
-
-
-def test_one_row(app):
-    """The controls take one row, which leaves the space below for the page."""
-    app.page.set_viewport_size({"width": 1280, "height": 720})
-    at(app, ck="example:minilm-gptq")
-    expect(meter(app)).to_contain_text("read")
-    assert app.key("opening_ck").bounding_box()["height"] <= 44

@@ -49,21 +49,21 @@ def wide(app: Any) -> Any:
     [
         (
             tensors.generate(tensors.Generated(shape=(4, 256))),
-            [
-                "gguf.Q4_K",
-                "int4 asymmetric per_channel percentile(95) onnxruntime",
-                "torchao.mxfp4",
-                "nf4 per_group(8)",
-                "e4m3fn per_channel(1) textbook",
-            ],
+            ["gguf.Q4_K", "int4 asymmetric per_channel percentile(95) onnxruntime"],
         ),
-        (
+        pytest.param(
+            tensors.generate(tensors.Generated(shape=(4, 256))),
+            ["torchao.mxfp4", "nf4 per_group(8)", "e4m3fn per_channel(1) textbook"],
+            marks=pytest.mark.slow,  # the lines of each scheme are tested without a browser
+        ),
+        pytest.param(
             np.array([[np.nan, 1.5], [-np.inf, 0.25]], np.float32),
             ["int4 symmetric per_tensor given(0.1) onnxruntime"],
+            marks=pytest.mark.slow,
         ),
-        (np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT]),
+        pytest.param(np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT], marks=pytest.mark.slow),
     ],
-    ids=["schemes", "nan", "vector"],
+    ids=["schemes", "more schemes", "nan", "vector"],
 )
 @pytest.mark.filterwarnings("ignore:1 element becomes NaN")
 def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, schemes: list[str]) -> None:
@@ -133,9 +133,9 @@ def test_a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any)
     x, y = wide.place(63, 127)
     began = time.monotonic()
     wide.page.mouse.move(x, y, steps=200)
-    passed = time.monotonic() - began
     result = qc.apply(tensors.generate(tensors.Generated(shape=(64, 128))), qc.Scheme.parse(DEFAULT))
     expect_standing(wide, result, (63, 127))
+    passed = time.monotonic() - began
     assert most == [1]
     assert 1 <= len(asked) <= 3 + passed / 0.05  # with a pause of 50 ms between two
     assert wide.page.evaluate(run) == before

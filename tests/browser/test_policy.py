@@ -29,6 +29,7 @@ def forbidden(page):
     return [what for what in page.evaluate("window.forbidden ?? []") if "wasm-eval" not in what]
 
 
+@pytest.mark.slow  # what a page does against the policy is an error in its console, which fails every test
 @in_parts(5)
 def test_every_page_and_tab_keeps_the_policy(watched, server, part):
     page = watched.page
@@ -41,6 +42,7 @@ def test_every_page_and_tab_keeps_the_policy(watched, server, part):
         assert forbidden(watched.page) == [], address
 
 
+@pytest.mark.slow  # as above
 def test_maps_downloads_and_uploads_keep_the_policy(watched, tmp_path):
     watched.open(src="upload")
     np.save(tmp_path / "x.npy", np.eye(16, dtype=np.float32))
@@ -53,6 +55,7 @@ def test_maps_downloads_and_uploads_keep_the_policy(watched, tmp_path):
     assert forbidden(watched.page) == []
 
 
+@pytest.mark.slow  # as above; pictures are tested in test_images.py
 def test_a_chart_is_downloaded_as_an_image(watched):
     watched.page.goto(f"{watched.address}/schemes")
     at_rest(watched.page)
@@ -71,6 +74,7 @@ def framed(app, address, around):
     return app.page.frame_locator("iframe")
 
 
+@pytest.mark.slow  # the header is tested without a browser
 def test_it_works_in_a_frame_of_its_own_site(watched, server):
     inside = framed(watched, server, f"{server}/around.html")
     expect(inside.locator(".st-key-_scheme_text input")).to_be_visible()

@@ -60,7 +60,7 @@ def test_keys_of_a_clicker_go_forward_and_back(app: Any) -> None:
 
 def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
     opened(app, "scale", learn_scale_step="yours")
-    app.wait("document.querySelector('.qs-maps')?.dataset.painted")
+    app.expect_maps()
     for place in (".st-key-learn_scale_cell input", ".st-key-bits :is([role=slider], input)", ".qs-maps"):
         app.page.locator(place).first.focus()
         for key in ("PageUp", "ArrowLeft"):
@@ -77,6 +77,7 @@ def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
     shown(app, "scale", "bits")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_plan_is_presented(app: Any) -> None:
     opened(app, "zero_point", plan="6")
     app.wait("document.querySelector('h1')?.innerText.includes('What does the zero point move?')")
@@ -104,6 +105,7 @@ def test_the_plan_is_presented(app: Any) -> None:
     stands(app, "zero_point", "asymmetric")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_bits_that_the_plan_asks_for_are_on_the_step(projector: Any) -> None:
     opened(projector, "ptq_or_qat", **LARGE, plan="13")
     stands(projector, "ptq_or_qat")
@@ -141,8 +143,8 @@ def test_large_is_for_every_page(projector: Any) -> None:
     app.expect_parameter("learn_large", "true")
     app.wait(f"{SIZE} >= 1.4 * {small} && document.querySelector('.qs-maps.qs-large')")
     app.rest()
-    assert app.page.evaluate(SMALL) == []
-    bottom = app.page.locator(".qs-maps").evaluate("e => e.getBoundingClientRect().bottom")
+    assert app.maps(SMALL) == []
+    bottom = app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().bottom")
     assert 0.9 * 1080 < bottom <= 1080
     app.page.get_by_test_id("stTopNavSection").last.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()

@@ -56,6 +56,7 @@ def test_cold_link_drag_and_back(app):
     x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
     low, high = float(x.min()), float(x.max())
     assert shaded(page) == pytest.approx((low, high), abs=1e-6)
+    assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
     drag(page, -0.5, 1.0)
     app.expect_parameter("range", "fixed")
     settled(app)
@@ -87,6 +88,7 @@ def test_number_slider_and_a_link_to_it(app, new_app):
     expect(other.locator(".st-key-rng_high input")).to_have_value(app.input("rng_high").input_value())
 
 
+@pytest.mark.slow  # a click on the grid of Streamlit; what it sets is tested without a browser
 def test_use_takes_what_a_method_finds(app):
     page = opened(app)
     grid = page.locator(".st-key-rng_table canvas").first
@@ -100,6 +102,7 @@ def test_use_takes_what_a_method_finds(app):
     expect_shaded(page, -high, high)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_maps_choose_the_block(app):
     page = opened(app, LINK + "&per=channel&cell=4%2C+2")
     page.get_by_role("button", name="Block 4, 0, which holds element (4, 2)").click()
@@ -110,8 +113,3 @@ def test_the_maps_choose_the_block(app):
     page.go_back()
     app.expect_parameter("rng_block", None)
     expect(page.locator(".st-key-rng_all")).to_have_count(0)
-
-
-def test_no_sideways_scroll(app):
-    page = opened(app)
-    assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0

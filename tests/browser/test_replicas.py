@@ -26,7 +26,8 @@ from pages.serving.settings import Settings
 from pages.serving.tensor_store import store as tensor_store
 from quantcore import tensors
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
+# two servers and nginx: by default, a page that loses its connection is tested in test_frame.py
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason=SKIP)]
 SESSIONS = 8
 UPLOADS = 4
 MAX_UPLOAD = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-8"))["server"][
@@ -211,7 +212,6 @@ def test_an_upload_to_a_replica_that_is_gone_is_refused_at_once(behind_nginx: Cl
     assert "Reload the page" in answer.text
 
 
-@pytest.mark.slow  # by default, two browsers go on when one is killed
 def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted(
     behind_nginx: Cluster, do: Do
 ) -> None:
@@ -282,7 +282,6 @@ def students(address: str, code: str, over: threading.Event) -> tuple[int, int, 
         return acknowledged, refused, counted
 
 
-@pytest.mark.slow
 def test_no_acknowledged_answer_of_a_class_is_lost_when_a_replica_is_killed(behind_nginx: Cluster) -> None:
     """Twelve classes, so that the proxy sends some to either replica."""
     address, (first, second) = behind_nginx

@@ -25,6 +25,7 @@ def points(page):
     return page.locator(".st-key-sw_chart .scatterlayer .trace path.point")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_cold_link_computes_and_holds_the_choice(app):
     page = opened(
         app,
@@ -44,6 +45,7 @@ def test_cold_link_computes_and_holds_the_choice(app):
     assert last.evaluate("e => getComputedStyle(e).display") == "none"
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_link_that_is_shown_holds_every_choice(app):
     page = opened(app, "/schemes?sw_set=chosen&sw_formats=int4&sw_formats=nf4&sw_formats=e2m1")
     page.get_by_role("button", name="Link").click()
@@ -59,6 +61,7 @@ def test_click_opens_the_scheme_in_explore_and_back_returns(app):
     page = opened(
         app, "/schemes?sw_set=chosen&sw_formats=nf4&sw_per=per_group%284%29&sw_metric=mse&seed=3&per=channel"
     )
+    expect(points(page)).to_have_count(3)
     box = points(page).nth(1).bounding_box()  # integers come first; the first is ours
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     app.expect_scheme("nf4 symmetric per_group(4, axis=1) min_max textbook")
@@ -87,6 +90,7 @@ def test_table_is_what_single_calls_give(app, tmp_path):
         assert int(row["codes_used"].removesuffix(".0")) == found.codes_used
 
 
+@pytest.mark.slow  # stopping is tested without a browser
 def test_large_tensor_waits_for_the_button_shows_what_it_has_and_stops(app):
     page = opened(app, "/schemes?shape=1024x1024")
     total = len(qc.default_schemes((1024, 1024)))
@@ -102,6 +106,7 @@ def test_large_tensor_waits_for_the_button_shows_what_it_has_and_stops(app):
     expect(points(page).first).to_be_visible()
 
 
+@pytest.mark.slow  # tested without a browser, but for the grid of Streamlit
 def test_rows_of_the_table_become_error_maps(app):
     page = opened(app, "/schemes?sw_set=chosen&sw_filter=int8")
     table, maps = page.locator(".st-key-sw_table"), page.locator(".st-key-sw_error_maps .heatmaplayer .hm")
@@ -113,6 +118,7 @@ def test_rows_of_the_table_become_error_maps(app):
         expect(maps).to_have_count(row)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_mistyped_scheme_is_one_sentence(app):
     page = opened(app, "/schemes?sw_more=int4+nonsense")
     expect(page.get_by_text("nonsense")).to_be_visible()

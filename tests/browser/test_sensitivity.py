@@ -24,11 +24,12 @@ def test_a_click_opens_the_weight_and_the_scheme(app: Any) -> None:
     }  # fmt: skip
     names = sorted(errors, key=lambda name: errors[name][0])
     cells = page.locator(".qs-layers tbody tr").nth(1).locator("td")
+    expect(cells).to_have_count(len(schemes))
     assert [float(text.removeprefix("✓ ")) for text in cells.all_inner_texts()] == [round(e, 1) for e in errors[names[1]]]
 
     cells.nth(1).click()
     app.expect_parameter("sn_tensor", names[1])
-    app.wait("(scheme) => document.querySelector('.qs-maps')?.dataset.painted === ` ${scheme} `", str(schemes[1]))
+    app.expect_maps(str(schemes[1]))
     why = page.locator(".st-key-sn_why")
     expect(why).to_contain_text(f"{names[1]} under {schemes[1]}: SQNR {qc.decibels(errors[names[1]][1])}.")
     shown = app.map("codes")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import segno
-from page_rest import SHOWN
+from page_rest import REST, SHOWN
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -50,12 +50,13 @@ def opened(app: Any) -> Any:
 
 def assert_view(app: Any) -> None:
     # for a moment, another tensor may still be shown in the same scheme
-    app.wait(f"(first) => {SHOWN}('x')?.[0][0] === first", float(X[0, 0]))
+    app.wait(f"(first) => {REST} && {SHOWN}('x')?.[0][0] === first", float(X[0, 0]))
     app.expect_scheme(SCHEME)
     np.testing.assert_array_equal(app.map("x"), X)
     np.testing.assert_array_equal(app.map("codes"), qc.apply(X, qc.Scheme.parse(SCHEME)).codes.numpy())
 
 
+@pytest.mark.slow  # starts a second server; tested without a browser
 def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
     app: Any, new_app: Callable[..., Any], serving: Callable[..., Any], server: str
 ) -> None:
@@ -84,10 +85,11 @@ def test_a_shared_tensor_opens_where_nothing_is_known_of_it(
         other.close()  # before its server stops
 
 
-def test_a_qr_code_is_the_link_and_large(app: Any) -> None:
+def test_a_qr_code_is_the_link_and_large_above_the_address(app: Any) -> None:
     app.open(bits="5", seed="3")
     app.button("Link")
-    link = app.page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text().strip()
+    link = app.page.url
+    expect(app.page.get_by_test_id("stPopoverBody").get_by_test_id("stCode")).to_have_text(link)
     app.button("QR code")
     expect(app.page.locator(".qs-qr")).to_be_visible()
     code = segno.make_qr(link, error="l").matrix
@@ -95,13 +97,7 @@ def test_a_qr_code_is_the_link_and_large(app: Any) -> None:
     np.testing.assert_array_equal(drawn, np.pad(np.array(code, bool), 4))
     box = app.page.locator(".qs-qr").bounding_box()
     assert min(box["width"], box["height"]) >= 0.7 * app.page.viewport_size["height"]
-
-
-def test_the_address_stands_below_the_qr_code(app: Any) -> None:
     app.page.set_viewport_size({"width": 1280, "height": 720})
-    app.open(bits="5")
-    app.button("Link")
-    app.button("QR code")
     below = app.page.locator(".qs-address")
     expect(below).to_have_text(app.page.url)
     expect(below).to_be_in_viewport(ratio=1)
@@ -137,32 +133,24 @@ def test_a_click_on_link_copies_the_address_and_says_so(app: Any, clipboard: Non
     expect(app.page.locator(TOAST)).to_have_text("Link copied")
     other = app.beside(app.address)
     assert other.page.evaluate(COPIED) == f"{app.address}/?bits=6"
+    other.close()
+    app.page.keyboard.press("Escape")
+    expect(app.page.locator(TOAST)).to_have_count(0)
+    a_browser_that_denies_the_clipboard_shows_the_address(app)
 
 
-def test_a_browser_that_denies_the_clipboard_shows_the_address(app: Any) -> None:
-    app.open(bits="5")
-    app.page.evaluate("navigator.clipboard.writeText = () => Promise.reject(), document.execCommand = () => false")
+def a_browser_that_denies_the_clipboard_shows_the_address(app: Any) -> None:
+    app.page.evaluate("document.execCommand = () => false")
     app.button("Link")
     box = app.page.locator(TOAST)
     expect(box).to_contain_text("This browser does not let a page copy")
-    expect(box.locator("code")).to_have_text(app.page.url)
-    assert app.page.evaluate("getSelection().toString()") == app.page.url
+    expect(box.locator("code")).to_have_text(f"{app.address}/?bits=6")
+    assert app.page.evaluate("getSelection().toString()") == f"{app.address}/?bits=6"
     app.page.keyboard.press("Escape")
     expect(box).to_have_count(0)
 
 
-def test_a_link_that_does_not_carry_the_tensor_is_not_said_to(app: Any) -> None:
-    opened(app)
-    app.button("Link")
-    expect(app.page.locator(TOAST)).to_contain_text("Link copied. It does not carry everything")
-    app.button("Share this tensor")
-    app.wait("location.search.includes('t=shared.')")
-    app.rest()
-    app.page.keyboard.press("Escape")
-    app.button("Link")
-    expect(app.page.locator(TOAST)).to_have_text("Link copied")
-
-
+@pytest.mark.slow  # tested without a browser
 def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:
     opened(app)
     app.page.reload()
@@ -179,17 +167,21 @@ def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:
     expect(hint).to_have_count(0)
 
 
-def test_back_from_sharing_and_forward_again(app: Any) -> None:
+def test_a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(app: Any) -> None:
     opened(app)
 
     def share() -> str:
         app.button("Link")
+        expect(app.page.locator(TOAST)).to_contain_text("Link copied. It does not carry everything")
         app.button("Share this tensor")
-        app.wait("location.search.includes('t=shared.')")
+        app.wait(f"{REST} && location.search.includes('t=shared.')")
         app.page.keyboard.press("Escape")
         return str(app.page.url)
 
     link = share()
+    app.button("Link")
+    expect(app.page.locator(TOAST)).to_have_text("Link copied")
+    app.page.keyboard.press("Escape")
     app.page.go_back()
     app.expect_parameter("t", None)
     assert_view(app)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from page_rest import SHOWN, at_rest
+from page_rest import REST, SHOWN, at_rest
 from parts import Part, in_parts
 from playwright.sync_api import TimeoutError, expect
 
@@ -22,11 +22,10 @@ HOSTILE = '<iframe srcdoc="<script>top.hacked=1</script>"></iframe><img src=x on
 
 def wait_for(app: Any, x: np.ndarray) -> None:
     """Wait until the maps show x."""
-    app.page.wait_for_function(
-        f"(x) => JSON.stringify(x) === JSON.stringify({SHOWN}('x'))",
-        arg=[[float(v) for v in row] for row in x],
+    app.wait(
+        f"(x) => {REST} && JSON.stringify(x) === JSON.stringify({SHOWN}('x'))",
+        [[float(v) for v in row] for row in x],
     )
-    app.rest()
 
 
 def assert_codes(app: Any, x: np.ndarray, scheme: str = DEFAULT) -> None:
@@ -53,6 +52,7 @@ def expect_alert(app: Any, words: str) -> None:
     expect(alert(app)).to_have_count(1)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_paste_with_a_mistake_and_without(app: Any) -> None:
     app.open()
     app.choose("src", "paste")
@@ -71,6 +71,7 @@ def test_paste_with_a_mistake_and_without(app: Any) -> None:
     assert_codes(app, x)  # what was typed is still there
 
 
+@pytest.mark.slow  # the grid is Streamlit's; what is typed is tested without a browser
 def test_typing_into_the_grid(app: Any) -> None:
     x = np.array([[1, 2, 3], [-4, 5.5, 6]], np.float32)
     app.open(src="edit", t=tensors.encode(x))
@@ -117,6 +118,7 @@ def npy(x: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
+@pytest.mark.slow  # tested without a browser; images are uploaded by default
 def test_upload(app: Any) -> None:
     app.open(src="upload")
     expect_alert(app, "There is no tensor yet")
@@ -161,6 +163,7 @@ def go(app: Any, section: str, title: str) -> None:
     at_page(app, title)
 
 
+@pytest.mark.slow  # tested without a browser
 @in_parts(5)
 def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part: Part) -> None:
     """A tensor other than the file's first is chosen; at the end, a click on a scheme leads back."""
@@ -205,6 +208,7 @@ def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part:
     expect_alert(app, "There is no tensor yet")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_infinite_number_in_a_link(app: Any) -> None:
     app.open(seed="1e309", bits="5")
     app.expect_scheme(DEFAULT.replace("4", "5"))
@@ -212,6 +216,7 @@ def test_infinite_number_in_a_link(app: Any) -> None:
     app.expect_parameters(bits="5")
 
 
+@pytest.mark.slow  # tested without a browser
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
@@ -225,6 +230,7 @@ def test_upload_that_cannot_be_read(app: Any, name: str, data: bytes, words: str
     expect_alert(app, words)
 
 
+@pytest.mark.slow  # the content is tested without a browser
 def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> None:
     scheme = "uint5 asymmetric per_group(8, axis=1) min_max textbook"
     app.open(bits="5", codes="unsigned", mode="asymmetric", per="group", tab="Export", seed="3")

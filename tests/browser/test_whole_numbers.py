@@ -24,17 +24,21 @@ TENSORS = {
 }
 
 
+@pytest.mark.slow  # three pages of charts
 @pytest.mark.parametrize("size", some(TENSORS, 2))
 def test_no_number_of_a_figure_is_cut_off(app: Any, size: str) -> None:
     shown = {"t": link.encode(TENSORS[size]), "src": "paste", "mode": "asymmetric", "per": "channel"}
     app.open(**shown, tab="Scales")
     for tab in ("Scales", "Distribution"):
         app.tab(tab)
-        app.wait("document.querySelectorAll('.stPlotlyChart svg text, .qs-plot svg text').length > 20")
+        app.expect_parameter("tab", tab)
         app.rest()
-        assert app.page.evaluate(OUTSIDE) == []
+        app.wait(
+            "document.querySelector('.stPlotlyChart .js-plotly-plot svg text')"
+            " && document.querySelectorAll('.stPlotlyChart svg text, .qs-plot svg text').length > 20"
+        )
+        assert app.maps(OUTSIDE) == []
     app.page.get_by_test_id("stTopNavSection").first.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Ranges").click()
-    app.wait("document.querySelectorAll('.st-key-rng_curve .annotation-text').length > 0")
-    app.wait(f"document.querySelector('{REST}')")
+    app.wait(f"{REST} && document.querySelectorAll('.st-key-rng_curve .annotation-text').length > 0")
     assert app.page.evaluate(OUTSIDE) == []

@@ -45,11 +45,11 @@ app = st.App(
     lifespan=lifespan,
     routes=[Route("/broken", broken), Route("/read", read, methods=["POST"])],
     middleware=[
-        Middleware(Patience, seconds=1.0),
+        Middleware(Patience, seconds=2.0),
         Middleware(SecurityHeaders),
         Middleware(Requests),
-        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=1.0), address_sessions=12,
-                   body_seconds=1.0),
+        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=4.0), address_sessions=12,
+                   body_seconds=2.0),
     ],
 )
 """
@@ -67,15 +67,13 @@ def server(tmp_path_factory):
 
 def connect(server):
     host, _, port = server.host.partition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
-def seconds_until_closed(connection):
-    began = time.monotonic()
+def wait_until_closed(connection):
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
-    return time.monotonic() - began
 
 
 def is_well(server):
@@ -87,21 +85,25 @@ def is_well(server):
 
 
 def test_a_connection_that_says_nothing_is_closed(server):
+    began = time.monotonic()
     with connect(server) as silent:
-        assert 0.5 < seconds_until_closed(silent) < 6
+        wait_until_closed(silent)  # or its time-out ends the test
+    assert time.monotonic() - began > 1.9
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_a_head_that_never_ends_is_given_up(server, before):
     """Even if it trickles in, and after a request that was answered."""
+    began, head, sent = time.monotonic(), b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 1000, 0
     with connect(server) as slow:
         slow.sendall(before)
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            for byte in b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 200:
+        with contextlib.suppress(ConnectionError):
+            for byte in head:  # a minute
                 slow.sendall(bytes([byte]))
-                time.sleep(0.05)
-        assert 0.5 < time.monotonic() - began < 6
+                sent += 1
+                time.sleep(0.06)
+    assert sent < len(head)
+    assert time.monotonic() - began > 1.9
 
 
 POST = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n"
@@ -109,18 +111,20 @@ POST = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n"
 
 def test_a_body_that_trickles_in_is_given_up_in_words(server):
     with connect(server) as slow:
+        began, sent = time.monotonic(), 0
         slow.sendall(POST)
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            for _ in range(60):
+        with contextlib.suppress(ConnectionError):
+            for _ in range(99):  # a minute
                 slow.sendall(b"a")
-                time.sleep(0.1)
-        assert 0.5 < time.monotonic() - began < 5
+                sent += 1
+                time.sleep(0.6)
+    assert sent < 99
+    assert time.monotonic() - began > 1.9
     with connect(server) as slow:
         slow.sendall(POST + b"a")
         answer = b"".join(iter(lambda: slow.recv(4096), b""))  # until the server closes the connection
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert answer.endswith(b"The request did not arrive within 1 seconds: try again.")
+    assert answer.endswith(b"The request did not arrive within 2 seconds: try again.")
     with connect(server) as quick:
         quick.sendall(POST + b"a" * 100)
         assert quick.recv(4096).startswith(b"HTTP/1.1 200 ")
@@ -134,7 +138,7 @@ def test_who_leaves_in_the_middle_of_a_request_is_no_line_in_the_log(server):
             phone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it is reset
         time.sleep(0.1)
     assert is_well(server)
-    time.sleep(1.2)  # past the time of a body
+    time.sleep(2.2)  # past the time of a body
     assert server.log.read_text() == before
 
 
@@ -142,7 +146,7 @@ def test_a_websocket_outlives_the_deadline_of_a_request(server):
     async def stay():
         async with Visitor(server.host) as visitor:
             await visitor.run()
-            await asyncio.sleep(1.6)
+            await asyncio.sleep(2.6)
             await visitor.run()
 
     finish(stay())
@@ -152,7 +156,7 @@ def test_many_idle_connections_are_closed_and_others_are_answered(server):
     idle = [connect(server) for _ in range(300)]
     assert is_well(server)
     for connection in idle:
-        seconds_until_closed(connection)
+        wait_until_closed(connection)
         connection.close()
     assert is_well(server)
 

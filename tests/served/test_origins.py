@@ -34,7 +34,7 @@ def hook(event, args):
     if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"):
         with open(os.environ["ASKED"], "a") as file:
             file.write(f"{event} {args[-1] if event == 'socket.connect' else args[:2]}\\n")
-        time.sleep(2)
+        time.sleep(20)
 
 sys.addaudithook(hook)
 """
@@ -102,7 +102,7 @@ def test_foreign_pages_hold_up_nobody_and_nothing_is_looked_up(
     began = time.perf_counter()
     with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=60) as health:
         assert health.read() == b"ok"
-    assert time.perf_counter() - began < 0.2
+    assert time.perf_counter() - began < 20  # as long as a single name takes to look up
     for connection in foreign:
         status, text = answer(connection)
         assert status == 403

@@ -2,8 +2,41 @@
 
 from typing import Any
 
-# the page is shown, and its script is not running
-REST = "html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]"
+# Run in every page before its own scripts: notes when it last asked for a run, and when one last began. The page itself
+# shows that a run is under way only once the server has answered, and until then looks as if it were at rest
+WATCH_RUNS = """(() => {
+    const runs = window.qsRuns = { now: 0, asked: 0, begun: 0 }, RERUN = 11, NEW_SESSION = 4;  // fields of BackMsg and ForwardMsg
+    const type = (data) => {  // of a message, the first field that is neither its hash (1) nor its metadata (2)
+        if (typeof data === "string") return 0;
+        const bytes = new Uint8Array(data.buffer ?? data, data.byteOffset ?? 0, data.byteLength);
+        let at = 0;
+        const number = () => { let found = 0, k = 1, byte; do { byte = bytes[at++]; found += (byte & 127) * k; k *= 128; } while (byte > 127); return found; };
+        while (at < bytes.length) {
+            const tag = number();
+            if (tag >> 3 > 2 || (tag & 7) !== 2) return tag >> 3;
+            const length = number();
+            at += length;
+        }
+        return 0;
+    };
+    window.WebSocket = class extends window.WebSocket {
+        constructor(...given) {
+            super(...given);
+            runs.socket = this;
+            runs.reconnected = (runs.reconnected ?? -1) + 1;
+            this.addEventListener("message", ({ data }) => { if (type(data) === NEW_SESSION) runs.begun = ++runs.now; });
+        }
+        send(data) {
+            if (type(data) === RERUN) runs.asked = ++runs.now;
+            super.send(data);
+        }
+    };
+})()"""
+# The maps that are painted are those of the latest run; so they are where the page has none
+PAINTED = """[...document.querySelectorAll("[data-maps]")].every((e) => document.querySelector(`.qs-maps[data-number="${e.dataset.maps}"]`))"""
+# The page is shown, every run that it asked for has ended, and the maps are painted
+REST = f"""(document.querySelector("html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]")
+    && !(window.qsRuns?.asked > window.qsRuns?.begun) && {PAINTED})"""
 # The values drawn in a map, row by row; undefined while there is no map
 SHOWN = """((map) => { const shown = document.querySelector(".qs-maps")?.shown, values = shown?.values[map];
     return values && Array.from({ length: values.length / shown.width }, (_, row) =>
@@ -11,11 +44,11 @@ SHOWN = """((map) => { const shown = document.querySelector(".qs-maps")?.shown, 
 
 
 def at_rest(page: Any, heading: str = "") -> None:
-    """Wait until no script is running and a heading of the main part contains these words."""
+    """Wait until the page is at rest and a heading of its main part contains these words."""
     page.wait_for_function(
-        """([rest, words]) => document.querySelector(rest) && (!words
+        f"""(words) => {REST} && (!words
             || [...document.querySelectorAll("[data-testid=stMain] :is(h1, h2, h3, h4)")]
                 .some((e) => e.innerText.includes(words)))""",
-        arg=[REST, heading],
-        timeout=60_000,  # some pages take long to compute
+        arg=heading,
+        timeout=120_000,  # some pages take long to compute
     )

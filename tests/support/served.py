@@ -59,7 +59,10 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **settings: str) -> Iterator[Server]:
-    """Run a script in ``folder`` with these settings as environment variables; yields it once it is healthy."""
+    """Run a script in ``folder`` with these settings as environment variables; yields it once it is healthy.
+
+    Only the first page is warm, unless the settings say otherwise.
+    """
     host, log = f"127.0.0.1:{free_port()}", folder / "log"
     command = [
         sys.executable,
@@ -70,7 +73,13 @@ def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **setting
     command += [f"--server.port={host.rpartition(':')[2]}", "--server.headless=true"]
     # on an IPv4 address uvicorn trusts the client address that a local proxy forwards; on "::" it does not
     command += ["--server.address=127.0.0.1", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **settings}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "QUANTSCOPE_WARM_UP": "first",
+    }
+    environment |= settings
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, env=environment)
     server = Server(host, process, log, folder / "inside")

@@ -59,7 +59,7 @@ function draw(state) {
   overlay(state);
   if (!state.P) return;
   axes(state);
-  state.drawing = state.drawing.then(() => { if (!state.gone) root.dataset.painted = data.painted; });
+  state.drawing = state.drawing.then(() => { if (!state.gone) Object.assign(root.dataset, { painted: data.painted, number: data.number }); });
 }
 
 // Draw everything that moves when the visitor zooms, except Plotly's axes
