@@ -11,4 +11,4 @@ nobody else's page; the visitor gets one sentence. `ask` is the only way in.
 - ``channel``: the messages between them: JSON, and bytes of arrays. Nothing is pickled.
 """
 
-from pages.serving.guard.guard import GuestAnswer, GuestLimits, ask, start
+from pages.serving.guard.guard import GuestAnswer, GuestLimits, ask, fork_server_pid, start

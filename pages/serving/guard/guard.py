@@ -52,6 +52,11 @@ def start() -> None:
     _NURSERY.start()
 
 
+def fork_server_pid() -> int:
+    """Return the process id of the fork server, 0 if none runs."""
+    return _NURSERY.pid
+
+
 def ask(
     guest: str,
     value: Any,

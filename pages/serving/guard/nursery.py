@@ -50,6 +50,11 @@ class Nursery:
             with self._lock:
                 self._control()
 
+    @property
+    def pid(self) -> int:
+        """The fork server's process id; 0 if none runs."""
+        return self._server[0].pid if self._server is not None else 0
+
     def child(self) -> Child:
         """Return a new child, once the fork server is prepared."""
         if not FORKS:

@@ -13,7 +13,7 @@ def number(at: AppTest) -> str:
     """The number of the page, which is that of the picture."""
     assert not at.exception
     sent: dict[str, Any] = next(
-        json.loads(c.proto.json) for c in at.get("bidi_component") if '"arrays"' in c.proto.json
+        json.loads(c.proto.json)[0] for c in at.get("bidi_component") if '"arrays"' in c.proto.json
     )
     (stands,) = re.findall(r'data-maps="(\w+)"', " ".join(element.proto.body for element in at.get("html")))
     assert sent["number"] == stands

@@ -37,7 +37,7 @@ def listed(data, name="x.npz", limits=ENOUGH, **more):
 def server():
     """The fork server's process id."""
     guard.start()
-    return own._NURSERY._server[0].pid
+    return guard.fork_server_pid()
 
 
 def children():
