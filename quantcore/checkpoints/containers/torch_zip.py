@@ -147,10 +147,11 @@ class _Reader:
         if key is None or member not in self._archive.members:
             raise QuantError(f"The bytes of {named(name)} are missing; download the file again.")
         size, shape, strides = tensor.element_size(), tuple(tensor.shape), tensor.stride()
+        begin = int(tensor.storage_offset())
         room = self._archive.members[member].file_size
         count = math.prod(shape)
         reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
-        if count and (tensor.storage_offset() + reach) * size > room:
+        if count and (begin + reach) * size > room:
             raise QuantError(
                 f"{named(name)} has shape {shape_text(shape)}, which does not fit the {room:,} bytes of its storage; the "
                 "file is damaged."
@@ -163,6 +164,6 @@ class _Reader:
             self._places[member] = self._archive.bytes_of(member)
         source, start = self._places[member]
         # no byte of an empty tensor lies anywhere
-        offset = start + tensor.storage_offset() * size if count else start
+        offset = start + begin * size if count else start
         whole = StoredTensor(name, _DTYPES[tensor.dtype], shape, source, offset, count * size)
         return strided(whole, strides, np.dtype(f"<u{size}"), reach)

@@ -110,7 +110,7 @@ class WatchedUnpickler(Unpickler):
             QuantError: anything but tensors in dicts and lists, or too much of it, or it is damaged.
         """
         try:
-            return super().load()
+            return super().load()  # type: ignore[no-untyped-call]
         except QuantError:
             raise
         except Exception:  # whatever a pickle can bring its reader to
@@ -268,9 +268,12 @@ class WatchedUnpickler(Unpickler):
         if key not in self._storages:
             dtype = torch.uint8 if kind is torch.UntypedStorage else kind.dtype
             dtype = _CODES.get(dtype, dtype)
-            storage = torch.UntypedStorage(count * torch._utils._element_size(dtype), device="meta")
+            size = count * dtype.itemsize
+            storage = torch.UntypedStorage(size, device="meta")  # type: ignore[no-untyped-call]
             storage.key = key  # type: ignore[attr-defined]
-            self._storages[key] = torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+            self._storages[key] = torch.storage.TypedStorage(  # type: ignore[no-untyped-call]
+                wrap_storage=storage, dtype=dtype, _internal=True
+            )
         return self._storages[key]
 
 
