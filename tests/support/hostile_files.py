@@ -144,7 +144,7 @@ def pt_one_storage(folder):
     pt(program.add(b"ue").end(), folder)
 
 
-def pt_tensors(folder, count=15_000):
+def pt_tensors(folder, count=10_000):
     """As torch.save writes them."""
     import torch
 
@@ -288,7 +288,7 @@ def npz_deflated_members(folder):
     header = io.BytesIO()
     np.save(header, np.zeros(1, np.float32))
     with zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
-        for i in range(9_900):
+        for i in range(7_900):
             file.writestr(f"{i}.npy", header.getvalue())
 
 
@@ -299,7 +299,7 @@ def npz_overlapping(folder):
     with zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("0.npy", header.getvalue())
         first = file.infolist()[0]
-        for i in range(1, 9_000):
+        for i in range(1, 7_900):
             info = zipfile.ZipInfo(f"{i}.npy")
             for field in ("header_offset", "compress_size", "file_size", "CRC", "compress_type"):
                 setattr(info, field, getattr(first, field))
@@ -363,7 +363,7 @@ def onnx_nodes(folder, count=400_000):
     onnx(folder, WEIGHT + field(1, b"") * count)
 
 
-def onnx_full_nodes(folder, count=100_000):
+def onnx_full_nodes(folder, count=39_000):
     onnx(folder, WEIGHT + b"".join(field(1, field(1, b"a%d" % i) + field(2, b"b%d" % i) + field(4, b"Add")) for i in range(count)))
 
 
@@ -393,17 +393,17 @@ def onnx_zero_dims(folder):
 
 
 def onnx_initializers(folder):
-    onnx(folder, b"".join(field(5, b"\x08\x00\x10\x01" + field(8, b"%d" % i)) for i in range(150_000)))
+    onnx(folder, b"".join(field(5, b"\x08\x00\x10\x01" + field(8, b"%d" % i)) for i in range(39_000)))
 
 
 def onnx_constants(folder):
     value = field(5, b"\x08\x01\x10\x01" + field(9, bytes(4)))
     attribute = field(5, field(1, b"value") + value)
-    onnx(folder, WEIGHT + b"".join(field(1, field(2, b"c%d" % i) + field(4, b"Constant") + attribute) for i in range(60_000)))
+    onnx(folder, WEIGHT + b"".join(field(1, field(2, b"c%d" % i) + field(4, b"Constant") + attribute) for i in range(39_000)))
 
 
 def onnx_same_names(folder):
-    onnx(folder, WEIGHT + field(1, field(2, b"same") + field(4, b"Add")) * 100_000)
+    onnx(folder, WEIGHT + field(1, field(2, b"same") + field(4, b"Add")) * 39_000)
 
 
 def onnx_attributes(folder):
@@ -423,7 +423,7 @@ def onnx_opsets(folder):
 
 def onnx_external(folder):
     pairs = field(13, field(1, b"location") + field(2, b"x.onnx")) + field(13, field(1, b"length") + field(2, b"4"))
-    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs) for i in range(60_000)))
+    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs) for i in range(39_000)))
 
 
 def onnx_pairs(folder):
@@ -437,6 +437,11 @@ def gguf_text(word):
 
 def gguf_tensors(folder):
     tensors = [gguf_text(b"%d" % i) + struct.pack("<IQIQ", 1, 0, 0, 0) for i in range(131_072)]
+    (folder / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0) + b"".join(tensors) + bytes(64))
+
+
+def gguf_most_tensors(folder):
+    tensors = [gguf_text(b"%d" % i) + struct.pack("<IQIQ", 1, 0, 0, 0) for i in range(32_768)]
     (folder / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0) + b"".join(tensors) + bytes(64))
 
 
@@ -493,6 +498,10 @@ def safetensors_scalars(folder):
     record = {"dtype": "U8", "shape": []}
     many = 100_000
     safetensors(folder, {f"model.layers.{i}.weight": record | {"data_offsets": [i, i + 1]} for i in range(many)}, bytes(many))
+
+
+def safetensors_most(folder):
+    safetensors_empty(folder, 40_000)
 
 
 def safetensors_nested(folder):

@@ -8,6 +8,7 @@ import math
 import struct
 import zipfile
 import zlib
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from quantcore.wording import megabytes, short
 
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
-MAX_ARRAYS = 10_000  # of an .npz; each has a header of its own to be read
+MAX_ARRAYS = 8_000  # of an .npz; each has a header of its own to be read
 MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely
 _BROKEN = (
     zipfile.BadZipFile,
@@ -60,6 +61,13 @@ class Archive:
             )
         # is_dir() fails for an empty name
         files = [info for info in infos if not info.filename.endswith("/")]
+        ordered = sorted(files, key=lambda info: info.header_offset)
+        for info, after in pairwise(ordered):
+            if info.header_offset + 30 + info.compress_size > after.header_offset:
+                raise QuantError(
+                    f"In {named(source.name)}, the members {short(info.filename, 80)} and {short(after.filename, 80)} overlap; "
+                    "save it again."
+                )
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
             raise QuantError(f"{named(source.name)} has two members with the same name; save it again.")
