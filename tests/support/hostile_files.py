@@ -144,7 +144,7 @@ def pt_one_storage(folder):
     pt(program.add(b"ue").end(), folder)
 
 
-def pt_tensors(folder, count=10_000):
+def pt_tensors(folder, count=7_500):
     """As torch.save writes them."""
     import torch
 
@@ -363,7 +363,7 @@ def onnx_nodes(folder, count=400_000):
     onnx(folder, WEIGHT + field(1, b"") * count)
 
 
-def onnx_full_nodes(folder, count=39_000):
+def onnx_full_nodes(folder, count=19_000):
     onnx(folder, WEIGHT + b"".join(field(1, field(1, b"a%d" % i) + field(2, b"b%d" % i) + field(4, b"Add")) for i in range(count)))
 
 
@@ -393,17 +393,17 @@ def onnx_zero_dims(folder):
 
 
 def onnx_initializers(folder):
-    onnx(folder, b"".join(field(5, b"\x08\x00\x10\x01" + field(8, b"%d" % i)) for i in range(39_000)))
+    onnx(folder, b"".join(field(5, b"\x08\x00\x10\x01" + field(8, b"%d" % i)) for i in range(19_000)))
 
 
 def onnx_constants(folder):
     value = field(5, b"\x08\x01\x10\x01" + field(9, bytes(4)))
     attribute = field(5, field(1, b"value") + value)
-    onnx(folder, WEIGHT + b"".join(field(1, field(2, b"c%d" % i) + field(4, b"Constant") + attribute) for i in range(39_000)))
+    onnx(folder, WEIGHT + b"".join(field(1, field(2, b"c%d" % i) + field(4, b"Constant") + attribute) for i in range(19_000)))
 
 
 def onnx_same_names(folder):
-    onnx(folder, WEIGHT + field(1, field(2, b"same") + field(4, b"Add")) * 39_000)
+    onnx(folder, WEIGHT + field(1, field(2, b"same") + field(4, b"Add")) * 19_000)
 
 
 def onnx_attributes(folder):
@@ -423,7 +423,7 @@ def onnx_opsets(folder):
 
 def onnx_external(folder):
     pairs = field(13, field(1, b"location") + field(2, b"x.onnx")) + field(13, field(1, b"length") + field(2, b"4"))
-    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs) for i in range(39_000)))
+    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs) for i in range(19_000)))
 
 
 def onnx_pairs(folder):

@@ -10,8 +10,8 @@ from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
-MAX_FIELDS = 1_000_000  # of all messages; a decoder of 80 layers has 10,000 nodes of some 20 fields
-_WINDOW = 2**14
+MAX_FIELDS = 500_000  # of all messages; a decoder of 80 layers has 10,000 nodes of some 20 fields
+_WINDOW = 4096
 Span = tuple[int, int]
 
 
@@ -56,7 +56,10 @@ class Wire:
         if span[1] - span[0] > limit:
             raise self.damaged(span[0])
         try:
-            return bytes(self.source.read(span[0], span[1] - span[0])).decode("utf-8")
+            begin, end = span[0] - self._start, span[1] - self._start
+            near = 0 <= begin and end <= len(self._data)  # mostly, as the fields around it have just been read
+            found = self._data[begin:end] if near else bytes(self.source.read(span[0], span[1] - span[0]))
+            return found.decode("utf-8")
         except UnicodeDecodeError:
             raise self.damaged(span[0]) from None
 

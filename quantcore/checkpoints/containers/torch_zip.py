@@ -29,7 +29,7 @@ from quantcore.tensors import CONVERT_TORCH
 from quantcore.wording import megabytes, shape_text
 
 MAX_VISITS = 2_000_000  # objects in containers, shared ones counted each time
-MAX_TENSORS = 10_000  # as many as a pickle can make within its steps; shared ones are counted each time
+MAX_TENSORS = 7_500  # as many as a pickle can make within its steps; shared ones are counted each time
 _MAX_NAME = 2000
 _DTYPES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _CONTAINERS = (dict, list, tuple)  # with their subclasses

@@ -32,10 +32,10 @@ from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.wording import short
 
-MAX_PICKLE = 16 * 2**20  # bytes; 10,000 tensors take 1 MB
+MAX_PICKLE = 16 * 2**20  # bytes; 7,500 tensors take 1 MB
 # an instruction costs 1 and a call 15; a tensor takes 35 instructions and 2 calls. The files of google/switch-c-2048,
-# the most experts in .bin files, have 850 tensors each, so this is ten times what releases need.
-MAX_COST = 700_000
+# the most experts in .bin files, have 850 tensors each, so this is nine times what releases need.
+MAX_COST = 500_000
 _CALL = 15
 MAX_RANK = 64  # torch's
 _MOST = 2**48  # elements or bytes
