@@ -53,7 +53,10 @@ HOOKS = call("collections OrderedDict") + b")R"
 REST = b"\x89" + HOOKS
 
 
-def tensor(storage=STORAGE, shape=integer(4) + b"\x85", stride=integer(1) + b"\x85", function=TENSOR):
+FOUR, ONE = integer(4) + b"\x85", integer(1) + b"\x85"
+
+
+def tensor(storage=STORAGE, shape=FOUR, stride=ONE, function=TENSOR):
     return function + b"(" + storage + integer(0) + shape + stride + REST + b"tR"
 
 
@@ -552,7 +555,7 @@ def config_large_integers(folder):
     small_weight(folder)
     integer_ = "9" * 4000
     (folder / "config.json").write_text(
-        '{"quantization_config": {"quant_method": "gptq", "bits": %s, "group_size": %s}}' % (integer_, integer_)
+        f'{{"quantization_config": {{"quant_method": "gptq", "bits": {integer_}, "group_size": {integer_}}}}}'
     )
 
 

@@ -57,7 +57,7 @@ class Wire:
             raise self.damaged(span[0])
         try:
             begin, end = span[0] - self._start, span[1] - self._start
-            near = 0 <= begin and end <= len(self._data)  # mostly, as the fields around it have just been read
+            near = begin >= 0 and end <= len(self._data)  # mostly, as the fields around it have just been read
             found = self._data[begin:end] if near else bytes(self.source.read(span[0], span[1] - span[0]))
             return found.decode("utf-8")
         except UnicodeDecodeError:

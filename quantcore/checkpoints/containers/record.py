@@ -20,9 +20,9 @@ from quantcore.checkpoints.containers.protobuf import Span
 from quantcore.checkpoints.containers.stored import (
     ConstantBytes,
     Container,
-    Quantizer,
     StoredTensor,
     StridedBytes,
+    TensorQuantizer,
     TorchQuantized,
 )
 from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, UnpackedBytes
@@ -208,7 +208,9 @@ def _derived(record: Any, sources: list[ByteSource]) -> ByteSource:
     return made
 
 
-def _unpacked(source: ByteSource, member: str, offset: Any, packed: Any, size: Any, crc: Any) -> UnpackedBytes:
+def _unpacked(
+    source: ByteSource, member: str, offset: Any, packed: Any, size: Any, crc: Any
+) -> UnpackedBytes:
     if _natural(offset) + _natural(packed) > source.size or _natural(size) > MAX_UNPACKED:
         refuse()
     return UnpackedBytes(source, member, offset, packed, size, _natural(crc))
@@ -322,7 +324,7 @@ def _structure(record: Any, tensors: Mapping[str, StoredTensor]) -> OnnxGraph | 
     for name, scale, zero_point, axis in inner:
         if not {text(name), text(scale), text(zero_point)} <= tensors.keys():
             refuse()
-        quantizers[name] = Quantizer(scale, zero_point, None if axis is None else _natural(axis))
+        quantizers[name] = TensorQuantizer(scale, zero_point, None if axis is None else _natural(axis))
     return TorchQuantized(quantizers)
 
 

@@ -233,7 +233,7 @@ def _runs(shape: tuple[int, ...], cut: list[slice], itemsize: int) -> tuple[int,
 
 
 @dataclass(frozen=True)
-class Quantizer:
+class TensorQuantizer:
     """The names of a tensor's scale and zero point: one number each, or one per index of ``axis``."""
 
     scale: str
@@ -245,7 +245,7 @@ class Quantizer:
 class TorchQuantized:
     """The quantized tensors of a file of PyTorch (torch.ao), by name."""
 
-    quantizers: Mapping[str, Quantizer]
+    quantizers: Mapping[str, TensorQuantizer]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import torch
 from quantcore.checkpoints.containers.stored import (
     TORCH_DTYPES,
     Container,
-    Quantizer,
     StoredTensor,
+    TensorQuantizer,
     TorchQuantized,
     constant,
     strided,
@@ -62,7 +62,7 @@ def open_torch(source: ByteSource) -> Container:
     if f"{root}byteorder" in archive.members and archive.start(f"{root}byteorder", 8) != b"little":
         raise QuantError(f"{name} was written on a big-endian machine; save it as .safetensors.")
     unpickler = WatchedUnpickler(archive.start(pickles[0], MAX_PICKLE), source.name)
-    reader = _Reader(archive, root, unpickler.quantizers)
+    reader = _TensorReader(archive, root, unpickler.quantizers)
     for path, tensor in _tensors(unpickler.load(), source.name):
         reader.add(path, tensor)
     if not reader.tensors:
@@ -76,7 +76,7 @@ def _tensors(content: Any, file: str) -> Iterator[tuple[str, torch.Tensor]]:
     Raises:
         QuantError: there are too many objects; shared ones are counted each time.
     """
-    todo, visits, found = [("", content)], 0, 0
+    todo, visits, found = [("", content)] if isinstance(content, (torch.Tensor, *_CONTAINERS)) else [], 0, 0
     while todo:
         name, value = todo.pop()
         if isinstance(value, torch.Tensor):
@@ -101,14 +101,14 @@ def _tensors(content: Any, file: str) -> Iterator[tuple[str, torch.Tensor]]:
         todo += [(f"{name}.{key}" if name else str(key), one) for key, one in reversed(inside)]
 
 
-class _Reader:
+class _TensorReader:
     """The stored tensors of a file, by name."""
 
     def __init__(self, archive: Archive, root: str, quantizers: dict[torch.Tensor, TorchQuantizer]) -> None:
         self._archive, self._root, self._quantizers = archive, root, quantizers
         self._places: dict[str, tuple[ByteSource, int]] = {}
         self.tensors: dict[str, StoredTensor] = {}
-        self.quantized: dict[str, Quantizer] = {}
+        self.quantized: dict[str, TensorQuantizer] = {}
 
     def add(self, name: str, tensor: torch.Tensor) -> None:
         """Add a tensor, and the scales and zero points of a quantized one.
@@ -128,7 +128,7 @@ class _Reader:
         else:
             self._add(scale, self._stored(scale, quantizer.scale))
             self._add(zero_point, self._stored(zero_point, quantizer.zero_point))
-        self.quantized[name] = Quantizer(scale, zero_point, quantizer.axis)
+        self.quantized[name] = TensorQuantizer(scale, zero_point, quantizer.axis)
 
     def _add(self, name: str, piece: StoredTensor) -> None:
         if name in self.tensors:

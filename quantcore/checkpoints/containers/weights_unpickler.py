@@ -12,7 +12,6 @@ Source: PyTorch 2.13, torch/_weights_only_unpickler.py, torch/_utils.py, torch/s
 
 import collections
 import io
-import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,13 +38,13 @@ MAX_COST = 500_000
 _CALL = 15
 MAX_RANK = 64  # torch's
 _MOST = 2**48  # elements or bytes
-# how many reads follow an instruction for its argument; none for those that are not here
-_READS = dict.fromkeys(
-    (
-        pickle.BINGET, pickle.BINPUT, pickle.BININT1, pickle.BININT2, pickle.BININT, pickle.BINFLOAT, pickle.LONG_BINGET,
-        pickle.LONG_BINPUT, pickle.PROTO,
-    ), 1,
-) | dict.fromkeys((pickle.BINUNICODE, pickle.SHORT_BINSTRING, pickle.LONG1), 2)  # fmt: skip
+# instructions (Python's pickletools.py describes them)
+_SETITEM, _SETITEMS, _REDUCE, _NEWOBJ, _BUILD, _PROTO = b"s", b"u", b"R", b"\x81", b"b", b"\x80"
+# how many reads follow an instruction for its argument; none for those that are not here: BINGET, BINPUT, BININT1,
+# BININT2, BININT, BINFLOAT, LONG_BINGET, LONG_BINPUT and PROTO; then BINUNICODE, SHORT_BINSTRING and LONG1
+_READS = dict.fromkeys((b"h", b"q", b"K", b"M", b"J", b"G", b"j", b"r", _PROTO), 1) | dict.fromkeys(
+    (b"X", b"U", b"\x8a"), 2
+)
 _KEYS = (str, int, float, bool, type(None))
 # storages of torch.ao's quantized tensors -> what their codes are
 _CODES = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
@@ -89,7 +88,7 @@ class WatchedUnpickler(Unpickler):
     """
 
     def __init__(self, data: bytes, name: str) -> None:
-        if data[:1] == pickle.PROTO and data[1:2] != b"\x02":  # torch's unpickler knows no other
+        if data[:1] == _PROTO and data[1:2] != b"\x02":  # torch's unpickler knows no other
             raise QuantError(
                 f"The pickle in {named(name)} has the protocol {data[1:2].hex()}, not 2; save it again by torch.save "
                 "without pickle_protocol, or as .safetensors."
@@ -129,8 +128,8 @@ class WatchedUnpickler(Unpickler):
         """Return the function by which instructions and their arguments are read."""
         arguments = 0
         checks = {
-            pickle.SETITEM: self._check_item, pickle.SETITEMS: self._check_items, pickle.REDUCE: self._check_call,
-            pickle.NEWOBJ: self._check_object, pickle.BUILD: self._check_state,
+            _SETITEM: self._check_item, _SETITEMS: self._check_items, _REDUCE: self._check_call,
+            _NEWOBJ: self._check_object, _BUILD: self._check_state,
         }  # fmt: skip
 
         def watched(size: int) -> bytes:
@@ -200,7 +199,10 @@ class WatchedUnpickler(Unpickler):
             raise TypeError
         if called is torch._tensor._rebuild_from_type_v2:  # a tensor or parameter with attributes
             called, kind, arguments, _ = arguments
-            if kind not in (torch.Tensor, torch.nn.Parameter) or called not in (*_TENSOR_CALLS, *_PARAMETER_CALLS):
+            if kind not in (torch.Tensor, torch.nn.Parameter) or called not in (
+                *_TENSOR_CALLS,
+                *_PARAMETER_CALLS,
+            ):
                 self.refuse("a tensor of a class of its own")
             self.stack[-2:] = [called, arguments]
         if any(called is one for one in _TENSOR_CALLS):

@@ -17,7 +17,7 @@ from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import read_npy_header
-from quantcore.wording import megabytes, short
+from quantcore.wording import megabytes, shape_text, short
 
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
@@ -254,7 +254,7 @@ def _stored(name: str, start: bytes, source: ByteSource, offset: int, size: int)
         or np.prod(shape, dtype=object) * dtype.itemsize != size - begin
     ):
         raise QuantError(
-            f"The header of {short(name, 80)} claims the shape {shape} of {dtype}, but {size - begin:,} bytes follow; "
+            f"The header of {short(name, 80)} claims the shape {shape_text(shape)} of {dtype}, but {size - begin:,} bytes follow; "
             "save the array again."
         )
     whole = StoredTensor(name, _DTYPES[code], shape, source, offset + begin, size - begin)

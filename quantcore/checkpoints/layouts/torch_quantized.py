@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import torch
 
-from quantcore.checkpoints.containers.stored import Pieces, Quantizer, TorchQuantized
+from quantcore.checkpoints.containers.stored import Pieces, TensorQuantizer, TorchQuantized
 from quantcore.checkpoints.protocol.fields import Doubles, Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Reshaped
 from quantcore.checkpoints.protocol.layout import Layout
@@ -49,7 +49,7 @@ def find(release: Release) -> Iterator[Layout]:
                     yield attempt(name, pieces, layout_of, name, pieces, quantizer)
 
 
-def layout_of(name: str, pieces: Pieces, quantizer: Quantizer) -> Layout:
+def layout_of(name: str, pieces: Pieces, quantizer: TensorQuantizer) -> Layout:
     """Return the layout of one quantized tensor.
 
     Raises:

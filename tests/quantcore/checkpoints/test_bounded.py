@@ -1,10 +1,9 @@
 """Files that ask for much end in a QuantError or a result, in little processor time and memory, in this process."""
 
 import pytest
-from checkpoint_damage import limited
+from checkpoint_damage import answer, limited
 from hostile_files import HOSTILE
 
-from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
 
 MOST_BYTES, MOST_SECONDS = 500 * 10**6, 2.0
@@ -24,12 +23,19 @@ LONG = {
 def test_time_and_memory_are_bounded(name, tmp_path):
     HOSTILE[name](tmp_path)
     (path, *others) = sorted(tmp_path.iterdir())
+    said = []
     with limited(MOST_BYTES, MOST_SECONDS, name):
-        try:
-            open_checkpoint(tmp_path if others else path)
-        except QuantError as error:
-            assert len(str(error)) < 600, error  # what it holds may also be read
+        answer(lambda: open_checkpoint(tmp_path if others else path), said)  # what it holds may also be read
+    assert all(len(sentence) < 600 for sentence in said), said
 
 
 def test_every_container_has_files_that_ask_for_much():
-    assert {name.partition("_")[0] for name in HOSTILE} >= {"pt", "npz", "npy", "onnx", "gguf", "dat", "safetensors"}
+    assert {name.partition("_")[0] for name in HOSTILE} >= {
+        "pt",
+        "npz",
+        "npy",
+        "onnx",
+        "gguf",
+        "dat",
+        "safetensors",
+    }

@@ -158,6 +158,10 @@ TORCH = {
     "another protocol": (pickle.dumps({"w": 1}, 4), "protocol 04, not 2; save it again"),
     "many references": (_laughs(), "nests more than"),
     "no tensor": (pickle.dumps({"a": 1}, 2), "holds no tensor"),
+    "a number": (pickle.dumps(5, 2), "holds no tensor"),
+    "a scheme": (b"\x80\x02ctorch\nper_tensor_affine\n.", "holds no tensor"),
+    "a sparse tensor": (b"\x80\x02ctorch._utils\n_rebuild_sparse_tensor\n.", "holds a sparse tensor"),
+    "a subclass": (b"\x80\x02ctorch._utils\n_rebuild_wrapper_subclass\n.", "holds a tensor of a class of its own"),
 }
 
 
