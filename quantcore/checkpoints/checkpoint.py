@@ -18,7 +18,7 @@ from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.wording import count, megabytes
 
-MAX_TENSORS = 2_000_000
+MAX_TENSORS = 250_000  # the largest releases have about 180,000
 
 
 class TensorsByName(dict[str, CheckpointTensor]):

@@ -68,7 +68,8 @@ def _result_of(
     Args:
         groups: the group of each column or element; None without a group index.
     """
-    convention = TEXTBOOK.changed(decoding=layout.decoding)
+    # parameters of a result are float32; a product in float64 differs from theirs by the last bit
+    convention = TEXTBOOK.changed(decoding="scaled" if layout.decoding == "in_double" else layout.decoding)
     if layout.rounds_each:
         convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
     shift = parameters.zero_point if parameters.min is None else parameters.min

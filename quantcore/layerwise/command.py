@@ -157,10 +157,13 @@ def _as_json(table: Table, chosen: Plan | None = None) -> str:
 
 
 def _replace(file: str, text: str) -> None:
-    """Write a file so that it is never found half written."""
+    """Write a file so that it is never found half written, and through no link that stands where it is prepared."""
+    new = Path(f"{file}.new")
     try:
-        Path(f"{file}.new").write_text(text, encoding="utf-8")
-        os.replace(f"{file}.new", file)
+        new.unlink(missing_ok=True)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as out:
+            out.write(text)
+        os.replace(new, file)
     except OSError as reason:
         raise QuantError(f"{file} can't be written: {reason}") from None
 
@@ -168,7 +171,7 @@ def _replace(file: str, text: str) -> None:
 def _factors(file: str | None) -> dict[str, float]:
     """Return the factors of weights in a file."""
     found = {} if file is None else _read_json(file)
-    sound = isinstance(found, dict) and all(isinstance(v, int | float) and 0 <= v < math.inf for v in found.values())
+    sound = isinstance(found, dict) and all(isinstance(v, int | float) and 0 <= v <= sys.float_info.max for v in found.values())
     if not sound:
         raise QuantError(f"{file} must hold one number of 0 or more per name, such as {{\"lm_head.weight\": 2}}.")
     return {str(name): float(value) for name, value in found.items()}

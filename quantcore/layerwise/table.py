@@ -172,6 +172,9 @@ def _numbers(values: Mapping[str, Any], kind: type[WeightError] | type[WeightRow
         ValueError: a field has another type than the record's.
     """
     types = kind.__annotations__
+    integers = [value for value in values.values() if type(value) is int]
+    if any(not 0 <= n < 2**63 for n in [*integers, *values.get("shape", ())]):
+        raise ValueError
     if any(types.get(key) in (int, str, bool) and not isinstance(value, types[key]) for key, value in values.items()):
         raise ValueError
     return {key: float(value) if types.get(key) is float else value for key, value in values.items()}

@@ -24,7 +24,7 @@ from quantcore.wording import shape_text, short
 
 MAX_PARTS = 1000
 _PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
-MAX_ENTRIES, MAX_NAME = 2**17, 4096
+MAX_ENTRIES, MAX_NAME = 2**15, 4096
 _LEAST_ENTRY = 12  # bytes of an entry without name and values
 
 

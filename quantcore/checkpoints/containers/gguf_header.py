@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("<Q")
 MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
 VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version, as in gguf-py
 MAX_AXES = 4
-MAX_COUNT = 2**17  # of tensors and of keys; the largest models have a few thousand
+MAX_COUNT = 2**15  # of tensors and of keys; the largest models have a few thousand
 # types of numbers, by the codes of `struct`
 _SCALARS = {kind: f"<{code}" for kind, code in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)}
 _STRING, _ARRAY = 8, 9

@@ -22,6 +22,7 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 MAX_RANK = 16
+MAX_PARTS = 20_000  # nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes
 # fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
 DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
 MOST_NESTED = 32  # subgraphs within one another
@@ -77,7 +78,7 @@ class Initializer:
                 f"The initializer {quoted} has the data type {self.type}, which has no reader here."
             )
         kind, shape = TYPES[self.type], tuple(self.shape)
-        if any(n < 0 or n >= 2**48 for n in shape) or math.prod(shape) >= 2**48:
+        if any(n < 0 for n in shape) or math.prod(n for n in shape if n) >= 2**48:  # also if an axis of 0 leaves none
             raise QuantError(f"The initializer {quoted} claims an impossible shape; save the model again.")
         size = -(-math.prod(shape) * kind.bits // 8)
         source, offset, length = self._bytes(folder, kind, size)
@@ -215,7 +216,7 @@ class _Model:
     """The stored tensors and nodes of a model, collected graph by graph."""
 
     def __init__(self, folder: Folder, name: str) -> None:
-        self._folder, self._name = folder, name
+        self._folder, self._name, self._count = folder, name, 0
         self.tensors: dict[str, StoredTensor] = {}
         self.types: dict[str, tuple[OnnxType, tuple[int, ...]]] = {}
         self.nodes: list[Node] = []
@@ -236,6 +237,11 @@ class _Model:
         if depth > MOST_NESTED:
             raise QuantError(
                 f"{named(self._name)} nests more than {MOST_NESTED} graphs; give a smaller model."
+            )
+        self._count += len(graph.values[1]) + len(graph.values[5])
+        if self._count > MAX_PARTS:
+            raise QuantError(
+                f"{named(self._name)} has more than {MAX_PARTS:,} nodes and initializers; give a smaller model."
             )
         own, stored = dict(outer or {}), set[str]()
         for found in map(Initializer, graph.messages(5)):

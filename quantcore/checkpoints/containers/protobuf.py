@@ -10,7 +10,7 @@ from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
-MAX_FIELDS = 10_000_000
+MAX_FIELDS = 500_000  # of all messages; a decoder of 80 layers has 10,000 nodes of some 20 fields
 _WINDOW = 4096
 Span = tuple[int, int]
 
@@ -31,7 +31,7 @@ class Wire:
         """
         at, stop = span
         while at < stop:
-            self._steps += 1
+            self._step()
             key, at = self._varint(at, stop)
             kind, number = key & 7, key >> 3
             if kind == 0:
@@ -42,7 +42,7 @@ class Wire:
                 length, at = self._varint(at, stop)
             else:
                 length = {1: 8, 5: 4}.get(kind, -1)
-            if length < 0 or at + length > stop or number == 0 or self._steps > MAX_FIELDS:
+            if length < 0 or at + length > stop or number == 0:
                 raise self.damaged(at)
             yield number, (at, at + length)
             at += length
@@ -56,7 +56,10 @@ class Wire:
         if span[1] - span[0] > limit:
             raise self.damaged(span[0])
         try:
-            return bytes(self.source.read(span[0], span[1] - span[0])).decode("utf-8")
+            begin, end = span[0] - self._start, span[1] - self._start
+            near = begin >= 0 and end <= len(self._data)  # mostly, as the fields around it have just been read
+            found = self._data[begin:end] if near else bytes(self.source.read(span[0], span[1] - span[0]))
+            return found.decode("utf-8")
         except UnicodeDecodeError:
             raise self.damaged(span[0]) from None
 
@@ -64,10 +67,21 @@ class Wire:
         """Yield the integers of a packed field."""
         at, stop = span
         while at < stop:
+            self._step()
             value, at = self._varint(at, stop)
             yield value
 
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_FIELDS:
+            raise QuantError(
+                f"{named(self.source.name)} has more than {MAX_FIELDS:,} fields; give a smaller model."
+            )
+
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
+        place = at - self._start
+        if 0 <= place < len(self._data) and at < stop and self._data[place] < 128:  # most are one byte
+            return self._data[place], at + 1
         value = 0
         for shift in range(0, 70, 7):
             if at >= stop:

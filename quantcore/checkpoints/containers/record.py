@@ -17,7 +17,14 @@ import numpy as np
 from quantcore.checkpoints.containers.gguf_header import LongArray
 from quantcore.checkpoints.containers.onnx import DATA, TYPES, FieldBytes, Node, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.protobuf import Span
-from quantcore.checkpoints.containers.stored import Container, StoredTensor, StridedBytes
+from quantcore.checkpoints.containers.stored import (
+    ConstantBytes,
+    Container,
+    StoredTensor,
+    StridedBytes,
+    TensorQuantizer,
+    TorchQuantized,
+)
 from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, UnpackedBytes
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, PLAIN_TYPES
@@ -53,7 +60,7 @@ def to_json(container: Container) -> dict[str, Any]:
         "sources": sources.records,
         "tensors": tensors,
         "metadata": plain_value(dict(container.metadata))["map"],
-        "structure": None if container.structure is None else _graph_record(container.structure),
+        "structure": _structure_record(container.structure),
         "is_self_described": container.is_self_described,
     }
 
@@ -100,7 +107,7 @@ def _container(data: Any, open_source: OpenSource) -> Container:
     return Container(
         tensors,
         real_value({"map": data["metadata"]}),
-        None if structure is None else _graph(structure, tensors),
+        None if structure is None else _structure(structure, tensors),
         of_type(data["is_self_described"], bool),
     )
 
@@ -187,6 +194,8 @@ class _Sources:
                 [field, list(value) if isinstance(value, tuple) else value] for field, value in source.numbers
             ]
             return ["numbered", number, source.tensor, numbers, kind, source.size]
+        if isinstance(source, ConstantBytes):
+            return ["constant", self.number(source.source), source.tensor, source.data.hex()]
         if isinstance(source, DerivedSource):
             raise TypeError(type(source).__name__)
         return source.name
@@ -199,7 +208,9 @@ def _derived(record: Any, sources: list[ByteSource]) -> ByteSource:
     return made
 
 
-def _unpacked(source: ByteSource, member: str, offset: Any, packed: Any, size: Any, crc: Any) -> UnpackedBytes:
+def _unpacked(
+    source: ByteSource, member: str, offset: Any, packed: Any, size: Any, crc: Any
+) -> UnpackedBytes:
     if _natural(offset) + _natural(packed) > source.size or _natural(size) > MAX_UNPACKED:
         refuse()
     return UnpackedBytes(source, member, offset, packed, size, _natural(crc))
@@ -230,6 +241,10 @@ def _numbered(source: ByteSource, tensor: str, numbers: Any, kind: Any, size: An
     return FieldBytes(source, tensor, pairs, TYPES[_natural(kind)], size)
 
 
+def _constant(source: ByteSource, tensor: str, data: Any) -> ConstantBytes:
+    return ConstantBytes(source, tensor, bytes.fromhex(text(data)))
+
+
 def _number_of(value: Any, source: ByteSource) -> int | Span:
     if type(value) is int and 0 <= value < 2**64:
         return value
@@ -243,6 +258,7 @@ _DERIVED: dict[str, Callable[..., ByteSource]] = {
     "unpacked": _unpacked,
     "rearranged": _rearranged,
     "numbered": _numbered,
+    "constant": _constant,
 }
 
 
@@ -290,6 +306,26 @@ def real_value(value: Any) -> Any:
     if tag == "bytes":
         return base64.b64decode(text(inner), validate=True)
     refuse()
+
+
+def _structure_record(structure: Any) -> Any:
+    if isinstance(structure, TorchQuantized):
+        return {"torch": [[name, q.scale, q.zero_point, q.axis] for name, q in structure.quantizers.items()]}
+    return None if structure is None else {"onnx": _graph_record(structure)}
+
+
+def _structure(record: Any, tensors: Mapping[str, StoredTensor]) -> OnnxGraph | TorchQuantized:
+    [(kind, inner)] = of_type(record, dict).items()
+    if kind == "onnx":
+        return _graph(inner, tensors)
+    if kind != "torch":
+        refuse()
+    quantizers = {}
+    for name, scale, zero_point, axis in inner:
+        if not {text(name), text(scale), text(zero_point)} <= tensors.keys():
+            refuse()
+        quantizers[name] = TensorQuantizer(scale, zero_point, None if axis is None else _natural(axis))
+    return TorchQuantized(quantizers)
 
 
 def _graph_record(graph: OnnxGraph) -> dict[str, Any]:

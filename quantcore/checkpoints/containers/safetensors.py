@@ -12,7 +12,8 @@ from quantcore.errors import QuantError
 from quantcore.tensors import load_json, read_safetensors_header, uncollected
 
 Shards = Mapping[str, tuple[str, ...]]  # the names of the tensors by shard
-MAX_INDEX = 64 * 2**20  # an index of 90,000 tensors takes 8 MB
+# an index of 90,000 tensors takes 8 MB; the largest releases have about 180,000 tensors in hundreds of shards
+MAX_INDEX, MAX_INDEXED, MAX_SHARDS = 24 * 2**20, 250_000, 5_000
 INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")
 SHARD = re.compile(r".*\.(safetensors|bin|pt|pth)$")
 MAX_CONFIG = 4 * 2**20
@@ -47,6 +48,12 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise QuantError(
             f"{named(name)} has no weight_map of tensor names to file names; it is not an index."
+        )
+    many = len(set(weight_map.values()))
+    if len(weight_map) > MAX_INDEXED or many > MAX_SHARDS:
+        raise QuantError(
+            f"{named(name)} names {len(weight_map):,} tensors in {many:,} files; at most {MAX_INDEXED:,} in {MAX_SHARDS:,} are "
+            "read."
         )
     shards: dict[str, list[str]] = {}
     for tensor, shard in weight_map.items():

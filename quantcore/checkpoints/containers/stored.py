@@ -172,6 +172,29 @@ class StridedBytes(DerivedSource):
         return np.ascontiguousarray(view, self.number.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
+class ConstantBytes(DerivedSource):
+    """Bytes of a number that a file holds in its header.
+
+    Args:
+        source: the file.
+        tensor: what the number is.
+        data: its bytes.
+    """
+
+    def __init__(self, source: ByteSource, tensor: str, data: bytes) -> None:
+        super().__init__(f"{source.name}, {tensor}", len(data))
+        self.source, self.tensor, self.data = source, tensor, data
+
+    def _make(self) -> memoryview:
+        return memoryview(bytearray(self.data))
+
+
+def constant(source: ByteSource, name: str, dtype: str, number: npt.NDArray[Any]) -> StoredTensor:
+    """Return a stored tensor of one number, little-endian, that a file holds in its header."""
+    data = number.tobytes()
+    return StoredTensor(name, dtype, (), ConstantBytes(source, name, data), 0, len(data))
+
+
 def _check(cut: slice, n: int) -> None:
     if not 0 <= cut.start <= cut.stop <= n:
         raise QuantError(f"There are no elements {cut.start} to {cut.stop} on an axis of length {n}.")
@@ -210,11 +233,27 @@ def _runs(shape: tuple[int, ...], cut: list[slice], itemsize: int) -> tuple[int,
 
 
 @dataclass(frozen=True)
+class TensorQuantizer:
+    """The names of a tensor's scale and zero point: one number each, or one per index of ``axis``."""
+
+    scale: str
+    zero_point: str
+    axis: int | None
+
+
+@dataclass(frozen=True)
+class TorchQuantized:
+    """The quantized tensors of a file of PyTorch (torch.ao), by name."""
+
+    quantizers: Mapping[str, TensorQuantizer]
+
+
+@dataclass(frozen=True)
 class Container:
     """The headers of one file.
 
     ``metadata``: the header's texts, or the keys and values of a GGUF file. ``structure``: which tensors are weights and
-    which are their parameters, if the file itself says so (QDQ pairs of ONNX). ``is_self_described``: whether the
+    which are their parameters, if the file itself says so (QDQ pairs of ONNX, torch.ao's quantizers). ``is_self_described``: whether the
     metadata replace config.json.
     """
 

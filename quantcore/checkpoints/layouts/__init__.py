@@ -21,6 +21,7 @@ from quantcore.checkpoints.layouts import (
     onnx,
     plain,
     quanto,
+    torch_quantized,
     torchao,
 )
 from quantcore.checkpoints.protocol.layout import Layout
@@ -54,6 +55,7 @@ SIGNATURES: tuple[Finder, ...] = (
     imatrix.find,
     gguf.find,
     onnx.find,
+    torch_quantized.find,
     torchao.find,
     mlx.find,
     plain.find_known,

@@ -37,6 +37,12 @@ def stored(file, *runs):
 '''
 # functions that formulas call, by name
 _FUNCTIONS = {
+    "float32(": '''
+def float32(x):
+    """Round to float32."""
+    return np.float32(x)
+
+''',
     "float16(": '''
 def float16(x):
     """Round to float16."""

@@ -11,7 +11,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.layouts.block_tensor import BlockField
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
+from quantcore.checkpoints.protocol.fields import DOUBLE, Field, Numbers, Place
 from quantcore.checkpoints.protocol.kinds import FieldView, Packed, Reshaped
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.expressions import Value, text_of
@@ -244,6 +244,9 @@ def _meaning(raw: int, dtype: str, bits: int) -> tuple[Value, str, str]:
             f"{dtype} {digits} = {text_of(value)}",
             f"np.float32(np.uint{width}({{}}).view(np.{_NUMPY[dtype]}))",
         )
+    if dtype == DOUBLE:
+        wide = np.float64(np.array(raw, "<u8").view("float64"))
+        return wide, f"F64 {digits} = {float(wide)!r}", "np.uint64({}).view(np.float64)"
     if dtype == "BF16":
         value = np.float32(np.array(raw << 16, "<u4").view("float32"))
         return value, f"BF16 {digits} = {text_of(value)}", "np.uint32({} << 16).view(np.float32)"

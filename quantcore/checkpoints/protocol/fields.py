@@ -172,6 +172,23 @@ class Numbers(Field):
         return Let(name, e8m0(nan=True)(bits)) if self.kept_as == "F8_E8M0" else bits
 
 
+DOUBLE = "double"
+
+
+@dataclass(frozen=True)
+class Doubles(Numbers):
+    """Numbers of float64 that are not narrowed to float32."""
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the numbers, or those of some rows."""
+        return self.piece.numbers(box_of(self.shape, rows, False), widened=False)
+
+    @property
+    def kept_as(self) -> str:
+        """A dtype of its own, as F64 stands for numbers that are narrowed."""
+        return DOUBLE
+
+
 def box_of(shape: tuple[int, ...], rows: Rows, transposed: bool) -> tuple[slice, ...]:
     """Return the box of a stored tensor that holds some rows of the logical ``shape``."""
     if rows is None:

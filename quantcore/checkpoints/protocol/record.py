@@ -24,6 +24,7 @@ from quantcore.granularity import Blocks, Granularity, Shape
 # roles of fields, as golden checkpoints name them; a format may add its own
 CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
 Q, S, Z, M = (Name(role) for role in (CODES, SCALE, ZERO_POINT, MIN))
+DOUBLE_SCALE = "double_scale"  # a scale of float64, of which the effective scale is the nearest float32
 VALUE = "w"  # the name of the value in formulas
 PLAIN: Expression = Let(VALUE, Q)  # the value of a weight whose stored numbers are its values
 # the names of roles in formulas; a layout may have others
@@ -31,6 +32,7 @@ SYMBOLS = {
     CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", "scale_code": "sc", "global_scale": "s_global",
     "quant_map": "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
     "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
+    DOUBLE_SCALE: "s64",
 }  # fmt: skip
 
 
@@ -60,6 +62,8 @@ def value_of(
         value = step(product + other if sign > 0 else product - other, VALUE)
     else:
         found = step(level - Z, "difference") if shifted else level
+        if decoding == "in_double":
+            return Let(VALUE, to(torch.float32)(to(torch.float64)(found) * Name(DOUBLE_SCALE)))
         scaled = found / S if decoding == "divided" else found * S
         value = step(scaled * float(torch.tensor(1.0) / most) if decoding == "of_largest" else scaled, VALUE)
     return value if each else rounded_to(value, dtype)
@@ -102,7 +106,8 @@ class Record:
     as if the columns of a group were adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or
     there is none; None: whether there is neither a zero point nor a min.
 
-    The value of an element: ``decoding``: its level times the scale, divided by it, or for "of_largest" times the scale,
+    The value of an element: ``decoding``: its level times the scale, divided by it, for "in_double" their product in float64
+    rounded once to float32, or for "of_largest" times the scale,
     which is then the largest magnitude, times 1 / the element's max. ``added``: a role that is added (or with -1
     subtracted) after the multiplication; otherwise a zero point is subtracted before it. ``level``: what a code stands
     for, ``level_at``: of one element, if it differs. ``derived``: parameters that are computed from several stored
@@ -132,7 +137,7 @@ class Record:
     coded: Format | str | Callable[[], Format | str]
     granularity: Granularity
     is_symmetric: bool | None = None
-    decoding: Literal["scaled", "divided", "of_largest"] = "scaled"
+    decoding: Literal["scaled", "divided", "in_double", "of_largest"] = "scaled"
     added: tuple[str, Literal[1, -1]] | None = None
     level: Expression = Q
     divides_by: str = ""

@@ -21,6 +21,7 @@ from quantcore.tensors.files.entries import USUAL_NAMES, Entry, TensorInfo, chec
 from quantcore.wording import shape_text, short
 
 MAX_HEADER = 16 * 2**20  # the library's limit is 100 MB; the header of 50,000 tensors takes 6 MB
+MAX_TENSORS = 40_000  # of one file; the largest releases have about 180,000 in hundreds of files
 # bits of one element; F6 types and F4 are packed
 SAFETENSORS_BITS = {
     "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "BOOL": 8, "C64": 64,
@@ -63,6 +64,11 @@ def _described(text: str, start: int, size: int, name: str) -> SafetensorsHeader
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise QuantError(
             f"The metadata in the header of {_quoted(name)} must map strings to strings; save it again."
+        )
+    if len(header) > MAX_TENSORS:
+        raise QuantError(
+            f"{_quoted(name)} has {len(header):,} tensors; at most {MAX_TENSORS:,} are read from one file, so save them in "
+            "several."
         )
     records = {tensor: _read_record(tensor, record) for tensor, record in header.items()}
     _check_spans(records, size - start, name)

@@ -436,3 +436,37 @@ def test_what_the_command_can_t_read_or_write_is_one_sentence(whole, tmp_path, c
         assert (code, err.count("\n")) == (1, 1)
         assert "can't be written" in err
         assert "11 weights measured" in out
+
+
+@pytest.mark.parametrize(("field", "value"), [("num_bytes", -5), ("num_bytes", 2**70), ("shape", [-1, 4]), ("shape", [2**70])])
+def test_a_table_with_impossible_numbers_is_refused(field, value, tmp_path, capsys):
+    save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
+    kept, arguments = tmp_path / "kept.json", [tmp_path / "model.safetensors", "--schemes", "int8", "--json"]
+    assert command(capsys, *arguments, kept)[0] == 0
+    stored = json.loads(kept.read_text())
+    for row in (stored["rows"][0], *([] if field == "shape" else [stored["rows"][0]["cells"][0]])):
+        before = row[field]
+        row[field] = value
+        kept.write_text(json.dumps(stored))
+        code, _, err = command(capsys, *arguments, kept, "--resume")
+        assert (code, err.strip()) == (2, "This is not a table of sensitivities; begin without it.")
+        row[field] = before
+
+
+def test_a_factor_of_400_digits_is_refused(tmp_path, capsys):
+    save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
+    (tmp_path / "factors.json").write_text('{"w": ' + "9" * 400 + "}")
+    code, _, err = command(capsys, tmp_path / "model.safetensors", "--bits", 8, "--factors", tmp_path / "factors.json")
+    assert code == 2
+    assert "must hold one number of 0 or more per name" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_json_follows_no_link_where_it_is_prepared(tmp_path, capsys):
+    save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "out.json.new").symlink_to(tmp_path / "other")
+    assert command(capsys, tmp_path / "model.safetensors", "--schemes", "int8", "--json", tmp_path / "out.json")[0] == 0
+    assert (tmp_path / "other").read_text() == "mine"
+    assert json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert not (tmp_path / "out.json.new").exists()

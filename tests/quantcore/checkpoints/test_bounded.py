@@ -1,0 +1,41 @@
+"""Files that ask for much end in a QuantError or a result, in little processor time and memory, in this process."""
+
+import pytest
+from checkpoint_damage import answer, limited
+from hostile_files import HOSTILE
+
+from quantcore.checkpoints import open_checkpoint
+
+MOST_BYTES, MOST_SECONDS = 500 * 10**6, 2.0
+# which take over a second to be written or read
+LONG = {
+    "pt_tensors", "pt_one_storage", "pt_shared_tensor", "pt_references", "pt_members", "npz_members",
+    "npz_deflated_members", "npz_overlapping", "onnx_external", "onnx_constants", "onnx_initializers", "onnx_full_nodes",
+    "gguf_tensors", "gguf_most_tensors", "safetensors_most", "gguf_keys", "dat_entries", "index_shards", "index_tensors", "safetensors_scalars",
+    "safetensors_lists", "safetensors_metadata", "pt_copies", "pt_colliding_integers", "pt_bomb", "safetensors_empty",
+    "gguf_texts", "onnx_numbers", "onnx_inputs", "onnx_same_names", "onnx_attributes", "onnx_opsets", "onnx_pairs",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in HOSTILE]
+)
+def test_time_and_memory_are_bounded(name, tmp_path):
+    HOSTILE[name](tmp_path)
+    (path, *others) = sorted(tmp_path.iterdir())
+    said = []
+    with limited(MOST_BYTES, MOST_SECONDS, name):
+        answer(lambda: open_checkpoint(tmp_path if others else path), said)  # what it holds may also be read
+    assert all(len(sentence) < 600 for sentence in said), said
+
+
+def test_every_container_has_files_that_ask_for_much():
+    assert {name.partition("_")[0] for name in HOSTILE} >= {
+        "pt",
+        "npz",
+        "npy",
+        "onnx",
+        "gguf",
+        "dat",
+        "safetensors",
+    }
