@@ -1,0 +1,62 @@
+"""Files and code that ask for much, on a real server: it stays small and idle, and serves whoever else is there."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checkpoint_cases import case
+from hostile_files import HOSTILE
+from loops import finish
+from served import Server, serve
+
+from benchmarks.processes import processor_time, resident
+from benchmarks.visitor import Visitor, visit
+
+# Of the server itself, in two pages: a guest's own are not counted. What a file may hold at most, 40,000 tensors, is
+# assembled and drawn in 3.6 s here; what only a guest sees, in 0.2 s.
+MOST_SECONDS, MOST_MEGABYTES = 8.0, 500
+QUICK = ("pt_storage_of_itself", "pt_marks", "pt_nested_storage", "npz_overlapping", "onnx_numbers")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder: Path = tmp_path_factory.mktemp("models")
+    release = case("gptq_v1_4bit_g128_sym").release
+    (folder / "harmless").symlink_to(release)
+    (folder / "harmless.safetensors").write_bytes((release / "model.safetensors").read_bytes())
+    with serve(folder, QUANTSCOPE_MODELS=str(folder), QUANTSCOPE_WARM_UP="first") as server:
+        asyncio.run(visit(server.host, "checkpoint", "ck=harmless.safetensors"))  # it imports, once
+        yield server
+
+
+def opened(server: Server, query: str) -> str:
+    async def open_page() -> str:
+        async with asyncio.timeout(300), Visitor(server.host, "checkpoint", query) as visitor:
+            await visitor.run()
+        return " ".join(visitor.texts)
+
+    return finish(open_page())
+
+
+def check(name: str, server: Server) -> None:
+    """Open a hostile file; the server must not work or grow because of it, and then open a harmless one."""
+    folder = server.log.parent / name
+    folder.mkdir()
+    HOSTILE[name](folder)
+    files = sorted(each.name for each in folder.iterdir())
+    seconds, megabytes = processor_time(server.process.pid), resident(server.process.pid)
+    said = opened(server, f"ck={name}" + (f"/{files[0]}" if len(files) == 1 else ""))
+    assert said, "the page says nothing"
+    assert processor_time(server.process.pid) - seconds < MOST_SECONDS
+    assert resident(server.process.pid) - megabytes < MOST_MEGABYTES
+    assert "kB read" in opened(server, "ck=harmless.safetensors")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in HOSTILE])
+def test_a_hostile_file(name: str, server: Server) -> None:
+    check(name, server)
+
+
+def test_the_quick_ones_are_there() -> None:
+    assert set(QUICK) <= set(HOSTILE)
