@@ -19,7 +19,7 @@ MOST_AXES = 16
 MOST_STEPS = 20_000
 MOST_BITS = 1_000  # of an integer; a float holds it
 MOST_CALLS = 12  # calls inside one another
-SECONDS, SECONDS_IN_ALL = 0.3, 0.6  # of processor time: one evaluation, and all that find the mistakes
+SECONDS, SECONDS_IN_ALL = 0.4, 0.8  # of processor time: one evaluation, and all that find the mistakes
 
 
 class OverLimitError(QuantError):
