@@ -4,8 +4,9 @@ import html
 import re
 
 import numpy as np
-import pytest
+from app_page import PATIENCE
 from checkpoint_cases import case, cases
+from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 from pages.models.checkpoint import cell_markup
@@ -29,7 +30,7 @@ for name in {names!r} or opened.checkpoint.tensors:
 def drawn(given, names=(), index=(), original=False):
     """A page with the panel of one element of each tensor."""
     text = PAGE.format(path=str(given.release), names=names, index=index, original=original)
-    at = AppTest.from_string(text, default_timeout=60).run()
+    at = AppTest.from_string(text, default_timeout=PATIENCE).run()
     assert not at.exception, at.exception
     return at
 
@@ -49,7 +50,7 @@ def _readable():
         yield given
 
 
-@pytest.mark.parametrize("given", list(_readable()), ids=str)
+@for_each("given", list(_readable()), ids=str)
 def test_every_tensor_of_every_case(given):
     """Each shows its value and lines, or one sentence saying why it can't be read."""
     at = drawn(given)

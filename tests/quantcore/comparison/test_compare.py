@@ -12,6 +12,7 @@ import golden_cases as golden
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
@@ -88,7 +89,7 @@ def at(result):
     return result.scheme.rules
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each("name", SAMPLES)
 def test_reasons_turn_recorded_codes_into_each_other(name):
     x = torch.from_numpy(golden.array(SAMPLES[name]))
     seen = set()
@@ -120,7 +121,7 @@ def mixed_by_hand(found, cells, names):
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each("name", SAMPLES)
 def test_reasons_cover_what_differs(name):
     x = torch.from_numpy(golden.array(SAMPLES[name]))
     for one, other in recorded_pairs(name):
@@ -140,7 +141,7 @@ def test_reasons_cover_what_differs(name):
             assert found.reason_at(tuple(index)) is None
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each("name", SAMPLES)
 def test_choices_turn_one_parameter_into_the_other(name):
     x = torch.from_numpy(golden.array(SAMPLES[name]))
     explained = 0
@@ -222,7 +223,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@for_each("example", EXAMPLES)
 def test_reasons_in_words(example):
     x, text, a, b, kinds, parts = EXAMPLES[example]
     found = compared(x, text, a, b)
@@ -306,7 +307,7 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
     assert torch.equal(part.behind, whole.behind)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 9])
+@for_each("most", [1, 2, 3, 4, 5, 9])
 def test_the_first_differences_of_a_large_tensor(most):
     """More elements than are read at once."""
     found, n = compared([[1.0, 2.0]], "int8", "onnxruntime", "onnx"), 1_100_000

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import ROOT
 
 import quantcore as qc
@@ -102,7 +103,7 @@ def test_digits_are_split_evenly():
 # Gradients
 
 
-@pytest.mark.parametrize("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
+@for_each("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
 def test_fake_quantized_is_dequantized(convention):
     x, found = sample(12, 10), 0
     formats, settings = (qc.INT4, qc.INT8, qc.UINT4, qc.UINT8), (qc.MinMax(), qc.Percentile(80))
@@ -148,7 +149,7 @@ def test_straight_through_gradient_is_torchs_per_channel(axis):
 
 
 # torch's learnable kernels add z before rounding, which makes no difference if z is even, and turn -2 into -1
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "scale", "zero_point"),
     [(qc.INT2, 1.0, 0), (qc.INT4, 0.5, 2), (qc.INT4, 1.0, 4), (qc.UINT2, 2.0, 2), (qc.UINT4, 0.25, 0)],
     ids=str,
@@ -268,10 +269,8 @@ def test_summary(points):
 # Networks
 
 
-@pytest.mark.parametrize(
-    "weights", ["int4", "int3 asymmetric per_group(24)", "int4 per_channel percentile(99)"]
-)
-@pytest.mark.parametrize("activations", [None, "uint4 asymmetric", "int8 percentile(99.9)"])
+@for_each("weights", ["int4", "int3 asymmetric per_group(24)", "int4 per_channel percentile(99)"])
+@for_each("activations", [None, "uint4 asymmetric", "int8 percentile(99.9)"])
 def test_before_the_first_step_it_is_post_training_quantization(network, weights, activations):
     schemes = qc.Scheme.parse(weights), activations and qc.Scheme.parse(activations)
     after = training.ptq(network, *schemes)
@@ -434,7 +433,7 @@ def test_seeds_differ():
 # Refusals
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "words"),
     [
         ({"epochs": -1}, "epochs=-1 is outside 0..1,000"),
@@ -450,7 +449,7 @@ def test_training_refuses(arguments, words):
         training.Training(**arguments)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "words"),
     [
         (lambda n: training.train(seed=-1), "seed=-1 is outside"),

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from pages.learn.classroom import questions
@@ -57,7 +58,7 @@ def told(result, places):
     return found
 
 
-@pytest.mark.parametrize("name", TENSORS)
+@for_each("name", TENSORS)
 def test_no_other_elements_tell_more_mistakes_apart(name):
     """As many as all elements of the block together, and no element could be left out."""
     result, block = TENSORS[name]

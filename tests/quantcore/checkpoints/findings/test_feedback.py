@@ -10,6 +10,7 @@ import feedback
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from releases import save
 
 from quantcore.checkpoints import open_checkpoint
@@ -57,7 +58,7 @@ GIVEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changed",
     [
         {}, {"bits": 4}, {"bits": 6, "gptq": False}, {"dtype": torch.float16}, {"dtype": torch.float32}, {"symmetric": False},
@@ -115,7 +116,7 @@ def is_named(found, row, column):
     return len(found) == len(facts) == 1 and (facts[0]["elements"], facts[0]["row"], facts[0]["column"]) == (1, row, column)
 
 
-@pytest.mark.parametrize("arithmetic", ARITHMETIC)
+@for_each("arithmetic", ARITHMETIC)
 def test_a_flipped_bit_is_found_whatever_the_arithmetic(arithmetic, tmp_path):
     for seed, bits in enumerate((4, 8)):
         x, q = rounded(np.random.default_rng(seed), GIVEN | {"bits": bits}, arithmetic)
