@@ -5,6 +5,8 @@ import re
 import pytest
 import torch
 from app_page import said, the_app
+from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore import tensors
@@ -81,7 +83,7 @@ def test_a_finding_leads_to_its_lesson():
     assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
 
 
-@pytest.mark.parametrize("name", ["wraps-per-column", "truncated", "zero-point-forgotten"])
+@for_each("name", some(["zero-point-forgotten", "wraps-per-column", "truncated"]))
 def test_an_example_fills_the_text(name):
     at = opened()
     at = at.selectbox(key="match_code_example").select(name).run()

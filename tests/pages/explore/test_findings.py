@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from app_page import the_app, widget
 from grid import for_each
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -49,7 +50,7 @@ def maps(at: AppTest) -> dict[str, Any]:
     return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json)))
 
 
-@for_each("kind", EXAMPLES)
+@for_each("kind", some(EXAMPLES))
 def test_example_loads_shows_and_fixes(kind: str) -> None:
     example = EXAMPLES[kind]
     x, scheme = example.load(), str(qc.Scheme.parse(example.scheme))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import quantcore as qc
@@ -306,9 +307,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize(
-    "granularity", [qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(128), qc.PerBlock((700, 900))]
-)
+@for_each("granularity", some([qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(128), qc.PerBlock((700, 900))]))
 def test_metrics_make_no_temporary_of_the_tensors_size(granularity):
     x = randn((2048, 2048), 7)
     result = qc.apply(x, qc.Scheme(qc.INT4, granularity=granularity))

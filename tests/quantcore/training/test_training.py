@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 from places import ROOT
 
 import quantcore as qc
@@ -104,10 +105,11 @@ def test_digits_are_split_evenly():
 
 
 @for_each("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
-def test_fake_quantized_is_dequantized(convention):
+@in_parts()
+def test_fake_quantized_is_dequantized(convention, part):
     x, found = sample(12, 10), 0
     formats, settings = (qc.INT4, qc.INT8, qc.UINT4, qc.UINT8), (qc.MinMax(), qc.Percentile(80))
-    for choices in itertools.product(formats, (True, False), GRANULARITIES, settings):
+    for choices in part(itertools.product(formats, (True, False), GRANULARITIES, settings)):
         scheme = qc.Scheme(*choices, convention)
         if qc.unsupported_reason(scheme, x.shape) is None:
             result = qc.apply(x, scheme)

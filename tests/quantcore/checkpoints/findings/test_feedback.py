@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 from releases import save
 
 from quantcore.checkpoints import open_checkpoint
@@ -66,9 +67,10 @@ GIVEN = {
     ],
     ids=str,
 )  # fmt: skip
-def test_feedback_is_no_flipped_bit(changed, tmp_path):
+@in_parts()
+def test_feedback_is_no_flipped_bit(changed, part, tmp_path):
     given = GIVEN | changed
-    for seed, damping in enumerate((0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)):
+    for seed, damping in part(enumerate((0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))):
         x, q = with_feedback(np.random.default_rng(seed), given, 0.1, damping, act_order=bool(seed % 2))
         off = np.abs(x.double().numpy() - q.values) / q.of_element
         assert (off > 0.5).any()
