@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
@@ -122,9 +123,10 @@ def mixed_by_hand(found, cells, names):
 
 
 @for_each("name", SAMPLES)
-def test_reasons_cover_what_differs(name):
+@in_parts()
+def test_reasons_cover_what_differs(name, part):
     x = torch.from_numpy(golden.array(SAMPLES[name]))
-    for one, other in recorded_pairs(name):
+    for one, other in part(recorded_pairs(name)):
         found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
         assert sum(r.count for r in found.reasons) == found.count == int(found.differs.sum())
         assert torch.equal(found.behind >= 0, found.differs)
