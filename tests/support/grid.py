@@ -65,7 +65,9 @@ def _value(value: Any, names: tuple[str, ...], ids: Any, number: int) -> tuple[s
     assert len(given) == len(names), f"{len(given)} values for {names}"
     if name is None and ids is not None:
         name = "-".join(str(ids(v)) for v in given) if callable(ids) else str(ids[number])
-    return name or "-".join(str(v)[:60] for v in given), dict(zip(names, given, strict=True)), slow
+    name = name or "-".join(str(v)[:60] for v in given)
+    printable = name.encode("utf-8", "backslashreplace").decode()
+    return printable, dict(zip(names, given, strict=True)), slow
 
 
 def _run(body: Any, cases: list[tuple[str, dict[str, Any]]], fixtures: dict[str, Any]) -> None:
