@@ -7,6 +7,7 @@ import numpy as np
 from app_page import PATIENCE
 from checkpoint_cases import case, cases
 from grid import for_each
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 from pages.models.checkpoint import cell_markup
@@ -41,21 +42,16 @@ def texts(at):
     return html.unescape(re.sub("<[^>]*>", "", found))
 
 
-def _readable():
-    for given in cases(""):
-        try:
-            open_checkpoint(given.release)
-        except QuantError:
-            continue
-        yield given
-
-
-@for_each("given", list(_readable()), ids=str)
+@for_each("given", some(cases("")), ids=str)
 def test_every_tensor_of_every_case(given):
     """Each shows its value and lines, or one sentence saying why it can't be read."""
+    try:
+        tensors = open_checkpoint(given.release).tensors
+    except QuantError:
+        pytest.skip("it does not open")
     at = drawn(given)
     said, refused = texts(at), 0
-    for name, tensor in open_checkpoint(given.release).tensors.items():
+    for name, tensor in tensors.items():
         try:
             origin = tensor.origin(tuple(n // 2 for n in tensor.shape))
         except QuantError:

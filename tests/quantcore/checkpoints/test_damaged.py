@@ -323,7 +323,7 @@ def run(count, seed, folder):
 
 
 def test_damaged_files_get_an_answer(tmp_path):
-    run(100, 1, tmp_path)
+    run(40, 1, tmp_path)
 
 
 @pytest.mark.slow
