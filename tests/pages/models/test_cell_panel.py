@@ -4,6 +4,7 @@ import html
 import re
 
 import numpy as np
+import pytest
 from app_page import PATIENCE
 from checkpoint_cases import case, cases
 from grid import for_each
