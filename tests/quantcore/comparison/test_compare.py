@@ -1,6 +1,7 @@
 """Why two libraries differ: adopting what a reason names turns one library's code into the other's."""
 
 import dataclasses
+import functools
 import importlib
 import itertools
 import json
@@ -13,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
@@ -28,6 +28,12 @@ def compared(x, text, a, b):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return qc.compare(x, qc.Scheme.parse(text), C[a], C[b])
+
+
+@functools.cache
+def recorded(name, text, a, b):
+    """Two libraries on a sample; three tests ask for each pair."""
+    return compared(torch.from_numpy(golden.array(SAMPLES[name])), text, a, b)
 
 
 def recorded_pairs(name):
@@ -92,11 +98,10 @@ def at(result):
 
 @for_each("name", SAMPLES)
 def test_reasons_turn_recorded_codes_into_each_other(name):
-    x = torch.from_numpy(golden.array(SAMPLES[name]))
     seen = set()
     for one, other in recorded_pairs(name):
         codes = [golden.array(case["codes"]).astype(np.int64) for case in (one, other)]
-        found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
+        found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         whole = ~np.isin(codes[0], NO_INTEGER) & ~np.isin(codes[1], NO_INTEGER)
         assert np.array_equal(found.differs.numpy()[whole], (codes[0] != codes[1])[whole])
         assert torch.equal(found.behind >= 0, found.differs)
@@ -123,11 +128,9 @@ def mixed_by_hand(found, cells, names):
 
 
 @for_each("name", SAMPLES)
-@in_parts()
-def test_reasons_cover_what_differs(name, part):
-    x = torch.from_numpy(golden.array(SAMPLES[name]))
-    for one, other in part(recorded_pairs(name)):
-        found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
+def test_reasons_cover_what_differs(name):
+    for one, other in recorded_pairs(name):
+        found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         assert sum(r.count for r in found.reasons) == found.count == int(found.differs.sum())
         assert torch.equal(found.behind >= 0, found.differs)
         for reason in found.reasons:
@@ -145,10 +148,9 @@ def test_reasons_cover_what_differs(name, part):
 
 @for_each("name", SAMPLES)
 def test_choices_turn_one_parameter_into_the_other(name):
-    x = torch.from_numpy(golden.array(SAMPLES[name]))
     explained = 0
     for one, other in recorded_pairs(name):
-        found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
+        found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         for reason in found.reasons:
             parameters = [p for p in ("scale", "zero_point") if p in reason.ingredients]
             if not parameters:

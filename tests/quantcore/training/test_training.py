@@ -56,15 +56,14 @@ def network():
     return last.network
 
 
-@pytest.fixture(scope="module")
-def points():
-    rows = list(training.accuracy_curve((2, 3), SEEDS, tuning=SHORT))
-    assert [(r.seed, r.bits, r.method) for r in rows[:8]] == [
-        (0, 32, "float"),
-        *((0, bits, method) for bits in (2, 3) for method in ("ptq", "qat", "lsq")),
-        (1, 32, "float"),
+@pytest.fixture(scope="module", params=[1, pytest.param(len(SEEDS), marks=pytest.mark.slow)])
+def points(request):
+    """The curve of one seed, or of all."""
+    rows = list(training.accuracy_curve((2, 3), SEEDS[: request.param], tuning=SHORT))
+    each = [(32, "float"), *((bits, method) for bits in (2, 3) for method in ("ptq", "qat", "lsq"))]
+    assert [(r.seed, r.bits, r.method) for r in rows] == [
+        (seed, *of) for seed in range(request.param) for of in each
     ]
-    assert len(rows) == 35
     return rows
 
 
@@ -226,8 +225,8 @@ def test_float_accuracy(points):
     """97 %. On the same split and five seeds, scikit-learn's MLPClassifier((64,)) gets 96.2 % to 96.8 % with its
     defaults and 96.3 % to 97.3 % with stochastic gradient descent. The counts are the same on every machine."""
     found = accuracies(points, "float", 32)
-    assert (found * 599).round().astype(int).tolist() == [583, 579, 579, 582, 586]
-    assert found.mean() == pytest.approx(0.971, abs=0.0005)
+    assert (found * 599).round().astype(int).tolist() == [583, 579, 579, 582, 586][: len(found)]
+    assert len(found) < len(SEEDS) or found.mean() == pytest.approx(0.971, abs=0.0005)
     assert found.min() > 0.96
 
 
@@ -238,9 +237,8 @@ def test_float_accuracy(points):
 def test_training_beats_quantizing_afterwards(points, method, bits, mean, least):
     """By ``mean`` on average over five seeds and by ``least`` for each, after three epochs."""
     gain = accuracies(points, method, bits) - accuracies(points, "ptq", bits)
-    assert len(gain) == 5
-    assert gain.mean() > mean
     assert gain.min() > least
+    assert len(gain) < len(SEEDS) or gain.mean() > mean
 
 
 def test_eight_bits_lose_nothing():
@@ -264,7 +262,7 @@ def test_summary(points):
     found = {(p.method, p.bits): p for p in training.summary(points)}
     assert len(found) == 7
     point, expected = found["qat", 2], accuracies(points, "qat", 2)
-    assert (point.lowest, point.highest, point.seeds) == (expected.min(), expected.max(), 5)
+    assert (point.lowest, point.highest, point.seeds) == (expected.min(), expected.max(), len(expected))
     assert point.mean == pytest.approx(expected.mean())
 
 
