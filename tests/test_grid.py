@@ -55,3 +55,15 @@ def test_only_if_every_case_is_skipped_the_test_is(skipped):
             check()
     else:
         check()
+
+
+def test_a_case_of_several_values_may_be_slow():
+    seen = []
+
+    @for_each(("a", "b"), some({1: 2, 3: 4}.items(), 2))
+    def check(a, b):
+        seen.append((a, b))
+
+    check()
+    check(grid_is_slow=True)
+    assert seen == [(1, 2), (3, 4)]

@@ -59,9 +59,8 @@ def _value(value: Any, names: tuple[str, ...], ids: Any, number: int) -> tuple[s
     if isinstance(value, type(pytest.param())):
         name, slow = value.id, any(mark.name == "slow" for mark in value.marks)
         assert all(mark.name == "slow" for mark in value.marks), "a loop knows no other mark than slow"
-        given = value.values
-    else:
-        given = (value,) if len(names) == 1 else tuple(value)
+        (value,) = value.values if len(value.values) == 1 else (value.values,)
+    given = (value,) if len(names) == 1 else tuple(value)
     assert len(given) == len(names), f"{len(given)} values for {names}"
     if name is None and ids is not None:
         name = "-".join(str(ids(v)) for v in given) if callable(ids) else str(ids[number])
