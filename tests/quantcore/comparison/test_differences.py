@@ -684,7 +684,7 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@for_each("name", some(CONVENTIONS, 2))
+@for_each("name", some(CONVENTIONS))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
     for text, scheme in ALL.items():

@@ -73,7 +73,7 @@ def results(name):
                     continue  # the library does not support it
 
 
-@in_parts(5)
+@in_parts(10)
 @for_each("name", TODAY)
 def test_scripts_hold(name, part):
     """They do, and they cover each symmetry and granularity that the library has."""
@@ -97,7 +97,7 @@ def test_scripts_hold(name, part):
     assert {g.title().replace("_", "") for g in granularities} == {granularity for _, granularity in ran}
 
 
-@in_parts(5)
+@in_parts(10)
 @for_each("name", TODAY)
 def test_scripts_hold_on_recorded_inputs(name, part):
     """The records include ties, tiny, huge and one-sided rows, NaN and infinity."""

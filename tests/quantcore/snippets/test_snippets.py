@@ -231,7 +231,7 @@ def test_imports_that_are_not_used_are_left_out():
     ("write", "shape", "text"),
     [
         (torch_script, (3, 10), "uint4 asymmetric per_group(4) percentile(95)"),
-        (torch_script, (40, 50), "int4 per_block([16,16])"),
+        pytest.param(torch_script, (40, 50), "int4 per_block([16,16])", marks=pytest.mark.slow),
         (quantcore_script, (40, 50), "int8 per_channel"),
     ],
 )

@@ -1,5 +1,6 @@
 """Files: which ones are read, and that every hostile file, built here by hand, is refused with one sentence."""
 
+import functools
 import io
 import json
 import pickle
@@ -103,6 +104,7 @@ def wrong_crc() -> bytes:
     return bytes(data)
 
 
+@functools.cache
 def bomb(size: int) -> bytes:
     """A zip file of zeros that unpacks to a thousand times its size."""
     stream = io.BytesIO()
