@@ -4,10 +4,18 @@ import html
 import re
 from typing import Any
 
+from places import MAIN
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
 from pages.registry import PAGES
+
+PATIENCE = 300  # seconds that a run may take; on an idle machine a few at most
+
+
+def the_app() -> AppTest:
+    """The app, before its first run."""
+    return AppTest.from_file(MAIN, default_timeout=PATIENCE)
 
 
 def script_of(url: str) -> str:

@@ -4,7 +4,8 @@ import contextlib
 import re
 import resource
 import struct
-import time
+
+from bounded import in_seconds
 
 from quantcore.checkpoints import encode, open_checkpoint
 from quantcore.errors import QuantError
@@ -88,16 +89,17 @@ def answer(ask, sentences):
 
 @contextlib.contextmanager
 def limited(most_bytes, most_seconds, what):
-    """Allow ``most_bytes`` more memory than is used now, and ``most_seconds`` of this process's CPU time."""
+    """Allow ``most_bytes`` more memory than is used now, and ``most_seconds`` of this thread's CPU time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + most_bytes, hard))
-    start = time.process_time()
     try:
-        yield
+        with in_seconds(most_seconds, what):
+            yield
+    except AssertionError:
+        raise
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    assert time.process_time() - start < most_seconds, what

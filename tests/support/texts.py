@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from app_page import script_of
+from app_page import script_of, the_app
 from places import ROOT
 from streamlit.testing.v1 import AppTest
 
@@ -46,7 +46,7 @@ def tensor() -> np.ndarray:
 
 def opened(url: str, parameters: dict[str, str]) -> AppTest:
     """The page at this address, opened by a link with these parameters."""
-    at = AppTest.from_file(PAGES / "main.py", default_timeout=120)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     at.run()

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from places import MAIN
-from streamlit.testing.v1 import AppTest
+from app_page import the_app
+from grid import for_each
 
 import quantcore as qc
 from pages.compare.libraries.controls import EXAMPLES
@@ -12,9 +12,9 @@ from pages.compare.libraries.controls import EXAMPLES
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.title)
+@for_each("example", EXAMPLES, ids=lambda e: e.title)
 def test_table_of_all_libraries(example) -> None:
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     at.run().switch_page("compare/libraries/page.py").run()
     at.selectbox(key="_lib_example").select(example.title).run()
     assert not at.exception

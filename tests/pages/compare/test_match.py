@@ -1,13 +1,11 @@
 """Compare → Match without a browser: what each control does, and what it says about bad input."""
 
-
 import numpy as np
 import pytest
 import torch
-from app_page import said
+from app_page import said, the_app
+from grid import for_each
 from parts import some
-from places import MAIN
-from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.compare.match import run
@@ -19,7 +17,7 @@ SAMPLE = "randn-seed-0-4x4"
 
 def opened(**state):
     """The page with the 4×4 sample as its tensor and these fields filled in."""
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     at.session_state["src"], at.session_state["ex"] = "example", SAMPLE
     for key, value in state.items():
         at.session_state[key] = value
@@ -154,7 +152,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("i", some(range(len(EXAMPLES))))
+@for_each("i", some(range(len(EXAMPLES)), 4))
 def test_examples_are_searched_and_found(i):
     at = opened()
     at = at.button(key=f"_match_card_{i}").click().run()
@@ -168,7 +166,7 @@ def test_every_example_is_tested():
     assert len([b for b in opened().button if (b.key or "").startswith("_match_card_")]) == len(EXAMPLES)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("1, 2, 3", "There are 3 codes, 13 too few"),
@@ -189,7 +187,7 @@ def test_bad_integers_stay_where_they_are(text, words):
     assert at.text_area(key="match_text").value == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "text", "words"),
     [
         (
@@ -219,7 +217,7 @@ def test_codes_and_parameters_stand_in_the_link():
     at.text_input(key="match_scale").set_value("0.5")
     at = paste(at, typed(codes))
     carried, scale = at.query_params["match_q"], at.query_params["match_s"]
-    other = AppTest.from_file(MAIN, default_timeout=120)
+    other = the_app()
     other.session_state["src"], other.session_state["ex"] = "example", SAMPLE
     other.run().switch_page("compare/match/page.py")
     other.query_params["match_q"], other.query_params["match_s"] = carried, scale
@@ -239,7 +237,7 @@ def test_integers_in_the_link_come_back(values):
 
 
 def test_a_search_of_a_tensor_with_nan():
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     at.session_state["src"], at.session_state["_pasted"] = "paste", "1, nan\n-2, 0.5"
     at = at.run().switch_page("compare/match/page.py").run()
     at = paste(at, "4, 0\n-8, 2")

@@ -4,9 +4,9 @@ import re
 
 import pytest
 import torch
-from app_page import said
-from places import MAIN
-from streamlit.testing.v1 import AppTest
+from app_page import said, the_app
+from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore import tensors
@@ -18,7 +18,7 @@ WRAPS = "s = (x.max() - x.min()) / 255\nq = torch.round(x / s).to(torch.int8)\nx
 
 
 def opened(text="", example=SAMPLE):
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     at.session_state["src"], at.session_state["ex"] = "example", example
     at.session_state["match_src"] = "code"
     at = at.run().switch_page("compare/match/page.py").run()
@@ -83,7 +83,7 @@ def test_a_finding_leads_to_its_lesson():
     assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
 
 
-@pytest.mark.parametrize("name", ["wraps-per-column", "truncated", "zero-point-forgotten"])
+@for_each("name", some(["zero-point-forgotten", "wraps-per-column", "truncated"]))
 def test_an_example_fills_the_text(name):
     at = opened()
     at = at.selectbox(key="match_code_example").select(name).run()
@@ -151,7 +151,7 @@ def test_one_of_several_quantizers_is_chosen():
 
 
 def test_of_a_large_tensor_a_block_is_used():
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     for key, value in {"src": "generate", "shape": "1024, 512", "match_src": "code"}.items():
         at.session_state[key] = value
     at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)

@@ -5,6 +5,8 @@ import io
 from typing import Any
 
 import pytest
+from app_page import the_app
+from grid import for_each
 from places import ROOT
 from streamlit.testing.v1 import AppTest
 
@@ -19,7 +21,7 @@ PAGES = ROOT / "pages"
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=120)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run().switch_page(str(PAGES / "compare" / "schemes" / "page.py")).run()
@@ -57,7 +59,7 @@ def test_all_presets_with_the_reasons_of_those_refused() -> None:
     assert refused == sorted(refused)
 
 
-@pytest.mark.parametrize("setting", sweep_choice.RANGES)
+@for_each("setting", sweep_choice.RANGES)
 def test_every_range_setting(setting: str) -> None:
     at = opened(
         sw_set="chosen",
@@ -74,7 +76,7 @@ def test_every_range_setting(setting: str) -> None:
     assert good["sqnr_db"].notna().all()
 
 
-@pytest.mark.parametrize("name", sweep_choice.FORMATS)
+@for_each("name", sweep_choice.FORMATS)
 def test_every_format_parses(name: str) -> None:
     assert str(qc.Scheme.parse(name).format) == name
 

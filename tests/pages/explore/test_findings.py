@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import widget
-from places import MAIN
+from app_page import the_app, widget
+from grid import for_each
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -22,7 +23,7 @@ EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 
 def opened(**parameters: str) -> AppTest:
     """The page, with the popovers of the findings open."""
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     for key in findings.POPOVERS:
         at.session_state[key] = True
     for key, value in parameters.items():
@@ -49,7 +50,7 @@ def maps(at: AppTest) -> dict[str, Any]:
     return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json))[0])
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@for_each("kind", some(EXAMPLES))
 def test_example_loads_shows_and_fixes(kind: str) -> None:
     example = EXAMPLES[kind]
     x, scheme = example.load(), str(qc.Scheme.parse(example.scheme))
@@ -158,7 +159,7 @@ def test_a_figure_without_a_value_says_so_and_why(
     pasted: str, scheme: str, sqnr: str | None, largest: str | None
 ) -> None:
     pasted = pasted.replace("; ", "\n")
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     at.session_state["_pasted"] = pasted
     at.query_params["src"] = "paste"
     at = at.run()

@@ -1,11 +1,12 @@
 """Explore → Formats without a browser: the numbers of its table, and what it says about bad input."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from app_page import the_app
+from grid import for_each
 from places import ROOT
 from streamlit.testing.v1 import AppTest
 
@@ -16,7 +17,7 @@ PAGE = str(ROOT / "pages" / "explore" / "formats" / "page.py")
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = AppTest.from_file(str(Path(PAGE).parents[2] / "main.py"), default_timeout=60)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run().switch_page(PAGE).run()
@@ -108,7 +109,7 @@ def test_fitted_to_the_tensor_as_it_is() -> None:
     assert (row["values"], row["min"], row["max"]) == (4, values[0], values[-1])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "words"),
     [
         ({"fmt_shown": ["int4", "int99"]}, ["bits=99"]),

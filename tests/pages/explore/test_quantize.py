@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, change_before_it_is_drawn, figures, lines, said, widget
+from app_page import change, change_before_it_is_drawn, figures, lines, said, the_app, widget
+from grid import for_each
 from parts import some
-from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -28,7 +28,7 @@ HOSTILE = ["<script>alert(1)</script>", '<iframe srcdoc="<script>alert(1)</scrip
 
 def opened(**parameters: str) -> AppTest:
     """The page opened by a link with these parameters."""
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     return at.run()
@@ -132,7 +132,7 @@ SCHEME_CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "key", "value", "expected"),
     SCHEME_CHANGES,
     ids=[f"{key}={value}" for _, key, value, _ in SCHEME_CHANGES],
@@ -146,7 +146,7 @@ def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, exp
     assert_codes(at, x)
 
 
-@pytest.mark.parametrize("text", some(sorted({expected for *_, expected in SCHEME_CHANGES})))
+@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES})))
 def test_scheme_as_text_sets_the_controls(text: str) -> None:
     at = change(opened(bits="7", range="fixed", overflow="wrap", per="channel"), "_scheme_text", text)
     assert_codes(at)
@@ -169,7 +169,7 @@ def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
     assert_codes(at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "word"),
     [
         ("int4 nonsense", "nonsense"),
@@ -216,7 +216,7 @@ def test_reset() -> None:
 # The tensor
 
 
-@pytest.mark.parametrize("name", list(tensors.DISTRIBUTIONS))
+@for_each("name", list(tensors.DISTRIBUTIONS))
 def test_distribution(name: str) -> None:
     at = change(opened(), "dist", name)
     assert_codes(at, tensors.generate(tensors.Generated(name)))
@@ -228,7 +228,7 @@ def test_distribution(name: str) -> None:
         change(at, f"{name}_{parameter.name}", float(parameter.default))
 
 
-@pytest.mark.parametrize("name", list(tensors.EXAMPLES))
+@for_each("name", list(tensors.EXAMPLES))
 def test_example(name: str) -> None:
     at = change(change(opened(), "src", "example"), "ex", name)
     x = tensors.EXAMPLES[name].load()
@@ -241,7 +241,7 @@ def test_seed_and_shape() -> None:
     assert_codes(at, tensors.generate(tensors.Generated(shape=(4, 6), seed=3)))
 
 
-@pytest.mark.parametrize("shape", ["()", "7", "1x1", "2x3x4", "2x1x3x2"])
+@for_each("shape", ["()", "7", "1x1", "2x3x4", "2x1x3x2"])
 def test_any_rank(shape: str) -> None:
     at = opened(shape=shape, dist="normal")
     assert_clean(at)
@@ -261,7 +261,7 @@ def test_large_tensor_is_an_overview() -> None:
     np.testing.assert_array_equal(drawn(at), expected[10:20, :5])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["1 2\n3 4", "[[1, 2], [3, 4]]", "tensor([[1., 2.],\n        [3., 4.]])", "1;2\n3;4", "\ufeff1,2\r\n3,4"],
 )
@@ -271,7 +271,7 @@ def test_paste(text: str) -> None:
     np.testing.assert_array_equal(tensors.decode(at.query_params["t"]), [[1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("1 2\n3 four", ["'four'", "line 2", "column 3"]),
@@ -307,7 +307,7 @@ def test_empty_paste_says_what_to_do(text: str) -> None:
     assert any("paste numbers" in sentence for sentence in said(at.info))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "word"),
     [
         ("0x8", "size 0"),
@@ -344,7 +344,7 @@ def test_upload() -> None:
     np.testing.assert_array_equal(tensors.decode(at.query_params["t"]), x)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "data", "word"),
     [
         ("x.npy", b"not numpy", "x.npy"),
@@ -365,7 +365,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
 # What does not fit the tensor, or is not a scheme
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "key", "value", "word"),
     [
         ({"per": "block"}, "block", "2", "one length per axis"),
@@ -427,7 +427,7 @@ def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> N
     assert_codes(at) if "shape" not in before else assert_clean(at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("typed", "word"),
     [
         ("8, 8", "shape (8, 8)"),
@@ -446,7 +446,7 @@ def test_bad_element_falls_back_to_the_worst(typed: str, word: str) -> None:
     assert widget(at, "cell").value == typed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("size", "word"),
     [
         ("9", "9 elements, but the axis has 8"),
@@ -464,7 +464,7 @@ def test_bad_group_size(size: str, word: str) -> None:
     assert_codes(at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "group", "block"),
     [
         ("8x8", "per_group(8, axis=1)", "per_block([2,2])"),
@@ -547,8 +547,8 @@ def test_go_to_worst_and_show_all() -> None:
     assert drawn(at).shape == (64, 64)
 
 
-@pytest.mark.parametrize("tab", ["Arithmetic", "Distribution", "Scales", "Numbers", "Code", "Export"])
-@pytest.mark.parametrize("shape", ["()", "5", "8x8", "2x3x4", "300x300"])
+@for_each("tab", ["Arithmetic", "Distribution", "Scales", "Numbers", "Code", "Export"])
+@for_each("shape", some(["()", "5", "2x3x4", "300x300", "8x8"]))
 def test_tab(tab: str, shape: str) -> None:
     at = opened(tab=tab, shape=shape)
     assert_clean(at)
@@ -641,7 +641,7 @@ def test_a_pinned_scheme_that_can_not_be_used(pin: str) -> None:
     assert_codes(at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "int4 symmetric per_tensor min_max textbook",
@@ -700,8 +700,8 @@ def test_tensor_in_the_link(src: str) -> None:
     assert scheme(at) == "int3 symmetric per_tensor min_max textbook"
 
 
-@pytest.mark.parametrize("src", ["paste", "edit", "upload"])
-@pytest.mark.parametrize(
+@for_each("src", some(["paste", "edit", "upload"]))
+@for_each(
     "text",
     [
         "",
@@ -724,7 +724,7 @@ def test_damaged_tensor_in_the_link(src: str, text: str) -> None:
     assert_codes(at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "parameters",
     [
         {"nonsense": "1"},
@@ -797,7 +797,7 @@ def test_library_says_what_it_does_differently(name: str) -> None:
     assert ("as aimet-torch reports it" in " ".join(lines(at))) == name.startswith("aimet")
 
 
-@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
+@for_each("name", some(qc.INTEGER_CONVENTIONS))
 def test_link_names_a_library(name: str) -> None:
     at = opened(library=name, bits="8")
     if at.error:
@@ -864,14 +864,14 @@ FLOAT_SCHEMES = [
 ]
 
 
-@pytest.mark.parametrize("text", FLOAT_SCHEMES)
+@for_each("text", FLOAT_SCHEMES)
 def test_scheme_text_of_floats_and_of_scales(text: str) -> None:
     at = change(opened(), "_scheme_text", text)
     assert_codes(at)
     assert scheme(at) == text
 
 
-@pytest.mark.parametrize("name", qc.FLOATS)
+@for_each("name", qc.FLOATS)
 def test_format(name: str) -> None:
     at = opened(format=name)
     if name == "e8m0":  # has no sign: negative elements become NaN
@@ -896,7 +896,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
     assert_one_sentence(opened(**parameters), *words)
 
 
-@pytest.mark.parametrize("name", some(qc.PRESETS))
+@for_each("name", some(qc.PRESETS, 6))
 def test_preset(name: str) -> None:
     at = opened(src="generate", shape="4x256")  # gguf needs rows that divide into blocks of 256
     at = change(at, "_preset", name)

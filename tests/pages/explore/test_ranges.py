@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change_before_it_is_drawn, said, widget
+from app_page import change_before_it_is_drawn, said, the_app, widget
+from grid import for_each
 from parts import some
-from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -21,7 +21,7 @@ X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))
 
 def opened(**parameters: str) -> AppTest:
     """The page opened by a link with these parameters, by default on a small normal tensor."""
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
     return at.run().switch_page("explore/ranges/page.py").run()
@@ -170,7 +170,7 @@ def test_a_block() -> None:
     assert_rows_are_reports(at, X[row : row + 1])
 
 
-@pytest.mark.parametrize("text", ["6, 0", "1", "-1, 0", "one", "1.5, 0", "<script>alert(1)</script>"])
+@for_each("text", ["6, 0", "1", "-1, 0", "one", "1.5, 0", "<script>alert(1)</script>"])
 def test_a_block_that_is_none(text: str) -> None:
     at = opened(per="channel", rng_block=text)
     assert not at.exception

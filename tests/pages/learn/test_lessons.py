@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from app_page import key_figures, lines, said, widget
-from places import MAIN
+from app_page import key_figures, lines, said, the_app, widget
+from grid import for_each
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -29,7 +30,7 @@ LESSONS = list(lesson_plan.LESSONS)
 
 def opened(name: str, step: str = "", **parameters: str) -> AppTest:
     """A lesson opened by a link with these parameters."""
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     if step:
         parameters[lesson_plan.step_key(name)] = step
     for key, value in parameters.items():
@@ -79,7 +80,7 @@ def assert_clean(at: AppTest) -> None:
 STEPS = [(name, step) for name in LESSONS for step in lesson_plan.LESSONS[name].steps]
 
 
-@pytest.mark.parametrize(("name", "step"), STEPS)
+@for_each(("name", "step"), STEPS)
 def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     at = opened(name, step)
     assert_clean(at)
@@ -95,7 +96,7 @@ def test_lessons_stand_in_their_order() -> None:
     assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@for_each("name", LESSONS)
 def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(lesson_plan.LESSONS[name].steps)
@@ -110,8 +111,8 @@ def test_next_and_previous_walk_the_steps(name: str) -> None:
     assert widget(at, lesson_plan.step_key(name)).value == steps[-2]
 
 
-@pytest.mark.parametrize("tensor", ["7", "2x3x4", "1x1", "40x30"])
-@pytest.mark.parametrize(("name", "step", "more"), [
+@for_each("tensor", some(["2x3x4", "1x1", "7", "40x30"]))
+@for_each(("name", "step", "more"), [
     ("scale", "yours", {}), ("zero_point", "choose", {}), ("error", "yours", {}),
     ("mistakes", "truncated", {"learn_mistakes_mine": "true", "learn_mistakes_shown": "reveal"}),
     ("predict", "codes", {"learn_predict_mine": "true"}), ("predict", "scale", {"learn_predict_mine": "true"}),
@@ -127,7 +128,7 @@ def test_without_a_tensor_the_page_says_what_to_do(name: str) -> None:
     assert "There is no tensor yet" in said(at.info)[0]
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@for_each("name", LESSONS)
 def test_large_mode_is_a_part_of_the_link(name: str) -> None:
     at = opened(name, learn_large="true")
     assert_clean(at)
@@ -146,7 +147,7 @@ def test_no_step_is_called_as_a_button() -> None:
         assert not labels & named
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", some(CASES))
 def test_a_case_does_not_give_its_answer_away(name: str) -> None:
     at = opened("mistakes", name)
     seen = [*said(at.markdown), code(at), *at.selectbox[-1].options]
@@ -169,7 +170,7 @@ def test_a_class_takes_sixty_minutes() -> None:
 
 
 def test_the_overview_links_to_steps() -> None:
-    at = AppTest.from_file(MAIN, default_timeout=60).run().switch_page("learn/overview.py").run()
+    at = the_app().run().switch_page("learn/overview.py").run()
     assert_clean(at)
     links = [element.proto for element in at.get("page_link")]
     assert len(links) == len(LESSONS) + len(CLASS)
@@ -194,7 +195,7 @@ def test_the_overview_links_to_steps() -> None:
         assert f"{len(found.steps)} steps" in card
 
 
-@pytest.mark.parametrize("number", ["0", "14", "x", "1e9", "-1", ""])
+@for_each("number", ["0", "14", "x", "1e9", "-1", ""])
 def test_a_part_that_the_plan_does_not_have(number: str) -> None:
     at = opened("scale", plan=number)
     assert not at.exception
@@ -202,7 +203,7 @@ def test_a_part_that_the_plan_does_not_have(number: str) -> None:
     assert widget(at, "learn_scale_next").label == "Next"
 
 
-@pytest.mark.parametrize("number", range(1, len(CLASS) + 1))
+@for_each("number", range(1, len(CLASS) + 1))
 def test_a_part_asks_its_question_and_leads_to_the_next(number: int) -> None:
     part, parts = CLASS[number - 1], list(CLASS)
     at = opened(part.lesson, plan=str(number))
@@ -243,8 +244,8 @@ def test_one_more_bit() -> None:
     assert list(shown["Scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
 
 
-@pytest.mark.parametrize("low", ["0", "-20"])
-@pytest.mark.parametrize("step", ["marks", "code", "back", "yours"])
+@for_each("low", ["0", "-20"])
+@for_each("step", ["marks", "code", "back", "yours"])
 def test_lesson_1_does_not_speak_of_zero_points(step: str, low: str) -> None:
     at = opened("scale", step, learn_scale_low=low)
     shown = code(at) + " ".join(said(at.markdown))
@@ -316,8 +317,8 @@ def test_groups(size: int) -> None:
     assert len(numbers(tables(at)["scale s"])[0]) == 6 // size
 
 
-@pytest.mark.parametrize("down", [1, 2, 4])
-@pytest.mark.parametrize("across", [1, 3, 6])
+@for_each("down", [1, 2, 4])
+@for_each("across", [1, 3, 6])
 def test_blocks(down: int, across: int) -> None:
     at = opened(
         "granularity", "blocks", learn_granularity_down=str(down), learn_granularity_across=str(across)
@@ -354,7 +355,7 @@ def test_clipping_moves_with_the_range() -> None:
 # Lesson 5
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -> None:
     comparison = compare(CASES[name])
     at = opened("mistakes", name)

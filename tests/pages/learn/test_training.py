@@ -5,9 +5,9 @@ from collections.abc import Callable, Generator
 
 import pytest
 import streamlit as st
-from app_page import key_figures, said, widget
+from app_page import key_figures, said, the_app, widget
+from grid import for_each
 from parts import some
-from places import MAIN
 from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
@@ -38,7 +38,7 @@ def nothing_trained_before() -> None:
 
 def opened(step: str, **parameters: str) -> AppTest:
     """The lesson opened by a link with these parameters."""
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     for key, value in {lesson_plan.step_key(NAME): step, **parameters}.items():
         at.query_params[key] = value
     return at.run().switch_page(lesson_plan.script(NAME)).run()
@@ -104,8 +104,8 @@ def test_a_seed_stays_from_step_to_step() -> None:
     assert key_figures(at)["float32"] == percent(trained(2).accuracy)
 
 
-@pytest.mark.parametrize("activations", ["", "uint4 asymmetric"])
-@pytest.mark.parametrize("scheme", some(SCHEMES))
+@for_each("activations", ["", "uint4 asymmetric"])
+@for_each("scheme", some(SCHEMES))
 def test_post_training_quantization_with_any_scheme(scheme: str, activations: str) -> None:
     at = opened("ptq", train_weights=scheme, train_activations=activations)
     assert_clean(at)
@@ -115,14 +115,14 @@ def test_post_training_quantization_with_any_scheme(scheme: str, activations: st
     assert key_figures(at)["PTQ"] == percent(right(after))
 
 
-@pytest.mark.parametrize(("link", "words"), [
+@for_each(("link", "words"), [
     ({"train_activations": "int4 per_channel"}, "choose per_tensor"),
     ({"train_weights": "int99"}, "The scheme of the weights can't be read"),
     ({"train_activations": "float37"}, "The scheme of the activations can't be read"),
     ({"train_activations": "<script>alert(1)</script>"}, "The scheme of the activations can't be read"),
     ({"per": "channel", "axis": "5"}, "axis"),
 ])  # fmt: skip
-@pytest.mark.parametrize("step", ["ptq", "qat"])
+@for_each("step", ["ptq", "qat"])
 def test_schemes_that_do_not_fit(step: str, link: dict[str, str], words: str) -> None:
     at = opened(step, **link)
     assert not at.exception

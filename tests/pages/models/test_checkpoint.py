@@ -7,14 +7,13 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from app_page import change, said, script_of, widget
+from app_page import change, said, script_of, the_app, widget
 from checkpoint_cases import FOLDER, case, cases
+from grid import for_each
 from onnx_models import floats, saved
 from onnx_models import model as onnx_model
-from places import MAIN
 from safetensors.torch import save_file
 from streamlit.runtime.scriptrunner import StopException
-from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.models.checkpoint import controls, findings, run, tensor, views
@@ -43,7 +42,7 @@ def use_folder(monkeypatch, folder):
 
 def at(name="", folder=None, **parameters):
     """The page with a golden checkpoint open, or one in another folder."""
-    page = AppTest.from_file(str(MAIN), default_timeout=60).run().switch_page(script_of("checkpoint"))
+    page = the_app().run().switch_page(script_of("checkpoint"))
     if name:
         given = case(name)
         parameters["ck"] = given.release.relative_to(FOLDER).as_posix()
@@ -92,7 +91,7 @@ def page():
         return at()
 
 
-@pytest.mark.parametrize("given", cases(""), ids=str)
+@for_each("given", cases(""), ids=str)
 def test_every_checkpoint_opens_or_says_why(given, page):
     """Even corrupt ones raise no exception; what opens lists every tensor and shows one."""
     address = given.release.relative_to(FOLDER).as_posix()
@@ -115,7 +114,7 @@ def test_every_checkpoint_opens_or_says_why(given, page):
     assert said(page.error) == wrong
 
 
-@pytest.mark.parametrize("given", [c for c in cases("bad_") if c.record["expect"] != "refuse"], ids=str)
+@for_each("given", [c for c in cases("bad_") if c.record["expect"] != "refuse"], ids=str)
 def test_tensors_of_damaged_checkpoints_open_or_say_why(given):
     for name in list(open_checkpoint(given.release).tensors)[:3]:
         shown = at(str(given), ck_tensor=name)
@@ -192,7 +191,7 @@ def test_a_stack_is_shown_by_its_slice():
     assert by_cell["selected"] == [2, 3]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "words"),
     [
         ({"ck_rows": "30:99"}, "rows 30:99 are not within 0:32"),
@@ -213,7 +212,7 @@ def test_a_bad_value_in_a_link_gets_a_sentence(parameters, words):
     assert maps(page)["rows"] == [0, 32]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", ["nothing", "<img src=x onerror=alert(1)>", "a" * 3000, "\u202e", "__class__", "0"]
 )
 def test_a_tensor_that_is_not_there_gets_a_sentence(name):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from app_page import said
+from app_page import said, the_app
 from places import ROOT
 from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
@@ -30,7 +30,7 @@ PAGES = ROOT / "pages"
 
 
 def opened(original: Any, other: Any, page: str = "compare", **parameters: str) -> AppTest:
-    at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=60)
+    at = the_app()
     parameters |= {"ck_original": Path(original).name, "ck": Path(other).name}
     for key, value in parameters.items():
         at.query_params[key] = value
@@ -88,7 +88,7 @@ def results_of(pair: tuple[Path, Path]) -> list:
 
 def test_nothing_chosen() -> None:
     """An example is compared, live, and cards open it and the others with their originals."""
-    at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=60).run()
+    at = the_app().run()
     at = at.switch_page(str(PAGES / "models/compare/page.py")).run()
     original, other = (open_checkpoint(EXAMPLES[name]) for name in ("chgnet", "chgnet-w4a16"))
     assert f"{len(other.tensors)} pairs compared" in " ".join(said(at.markdown))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_cases import case
+from grid import for_each
 
 from pages.serving import models_folder
 from pages.serving.models_folder import checkpoints_in, confined
@@ -212,9 +213,7 @@ def test_a_folder_that_is_gone_is_empty(root):
         assert "There is no file or folder" in refused(there, typed)
 
 
-@pytest.mark.parametrize(
-    "address", ["x" * 300, "a\ud800", "~nobody-here/x", "{root}/itself", "{root}/file/x"]
-)
+@for_each("address", ["x" * 300, "a\ud800", "~nobody-here/x", "{root}/itself", "{root}/file/x"])
 def test_an_address_that_leads_nowhere_gets_a_sentence(tmp_path, address):
     """In a notebook and on the command line, too."""
     (tmp_path / "itself").symlink_to("itself")

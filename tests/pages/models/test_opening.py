@@ -4,10 +4,10 @@ import hashlib
 import struct
 
 import pytest
-from app_page import said, script_of, widget
+from app_page import said, script_of, the_app, widget
 from checkpoint_cases import case
+from grid import for_each
 from loopback_host import file, internet, redirect
-from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 from pages.models.opening import opened, uploads
@@ -22,7 +22,7 @@ NAMED = "gptq_v1_4bit_g128_sym/checkpoint"
 
 
 def at_page(page: str = "checkpoint", **parameters: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     return at.run().switch_page(script_of(page)).run()
@@ -38,9 +38,7 @@ def assert_opened(at: AppTest, count: int = 1) -> None:
     assert len(meters(at)) == count
 
 
-@pytest.mark.parametrize(
-    "address", [NAMED, f"{NAMED}/model.safetensors", str(RELEASE), *(f"example:{n}" for n in EXAMPLES)]
-)
+@for_each("address", [NAMED, f"{NAMED}/model.safetensors", str(RELEASE), *(f"example:{n}" for n in EXAMPLES)])
 def test_cold_links(address):
     at = at_page(ck=address)
     assert_opened(at)
@@ -60,7 +58,7 @@ def test_nothing_is_said_before_anything_is_chosen():
     assert NAMED in options
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("address", "words"),
     [
         ("../secret", "is not a path inside the folder"),
@@ -166,7 +164,7 @@ def test_the_text_of_a_link():
     assert uploads.parse(uploads.text_of(odd)) == odd
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "x",
@@ -220,7 +218,7 @@ def test_a_file_under_another_name_is_the_file():
     assert uploads.wanted_of({"model(1).safetensors": there}, wanted) == {"model.safetensors": there.data}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "..",

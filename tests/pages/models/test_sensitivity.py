@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from app_page import change, said, script_of, widget
-from places import MAIN
+from app_page import change, said, script_of, the_app, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -24,7 +23,7 @@ DENSE = "encoder.layer.0.output.dense.weight"
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=60).run().switch_page(script_of("sensitivity"))
+    at = the_app().run().switch_page(script_of("sensitivity"))
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run()

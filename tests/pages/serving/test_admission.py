@@ -14,7 +14,7 @@ from pages.shared.state.selection import PageTensor
 
 MB = 1 << 20
 BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small (each up to 2.5 MB)
-SOON = 5.0  # seconds within which a thread that may continue does, even on a busy machine
+SOON = 60.0  # seconds within which a thread that may continue does, even on a busy machine
 
 
 class Replaced(Exception):
@@ -43,7 +43,7 @@ class Visitor:
         try:
             if self.turn.need(self._need, "x", long=self._long, useless=lambda: self.useless):
                 self.admitted.set()
-                self.leave.wait(60)
+                self.leave.wait(10 * SOON)
         except Replaced as error:
             self.error = error
         finally:
@@ -146,7 +146,7 @@ def test_a_run_that_was_replaced_gives_its_place_in_the_queue_up_at_once() -> No
     gate = Gate(BUDGET, cores=8)
     with in_queue(gate, [140 * MB, 140 * MB, 140 * MB]) as (a, b, c):
         b.replaced = True
-        b.thread.join(1.0)
+        b.thread.join(SOON)
         assert isinstance(b.error, Replaced)
         until(lambda: c.told[-1] == 1)
         a.end()
@@ -157,7 +157,7 @@ def test_work_that_another_has_done_is_not_waited_for() -> None:
     gate = Gate(BUDGET, cores=8)
     with in_queue(gate, [140 * MB, 140 * MB]) as (_, b):
         b.useless = True
-        b.thread.join(1.0)
+        b.thread.join(SOON)
         assert not b.thread.is_alive()
         assert b.turn.place is None
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from grid import for_each
 
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.settings import SettingError, read
@@ -58,7 +59,7 @@ def test_who_has_the_name_keeps_it(answer: dict[str, Any]) -> None:
     assert cookies(answer, cookie="a=b; quantscope_replica=app-1.framed") == []
 
 
-@pytest.mark.parametrize("other", ["app-2", "app-10", "app", "", "x; y", "app-1; quantscope_replica=app-2"])
+@for_each("other", ["app-2", "app-10", "app", "", "x; y", "app-1; quantscope_replica=app-2"])
 def test_another_replicas_visitor_changes_over(other: str) -> None:
     assert cookies(PAGE, cookie=f"quantscope_replica={other}") == [LAX]
     assert cookies(ACCEPT, cookie=f"quantscope_replica={other}") == [LAX]
@@ -86,7 +87,7 @@ def test_encrypted_pages_have_encrypted_cookies() -> None:
     assert cookies(PAGE, scheme="https") == cookies(ACCEPT, scheme="wss") == [f"{LAX}; Secure"]
 
 
-@pytest.mark.parametrize("name", ["app 1", "app.1", "App-1", "a; Domain=x", "a" * 33])
+@for_each("name", ["app 1", "app.1", "App-1", "a; Domain=x", "a" * 33])
 def test_a_name_that_a_cookie_can_not_hold_is_refused(name: str) -> None:
     with pytest.raises(
         SettingError, match=r"QUANTSCOPE_REPLICA is .* up to 32 lowercase letters, digits and hyphens"

@@ -95,7 +95,7 @@ def test_what_many_ask_for_at_once_is_computed_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert made == [1]
     assert len(set(map(id, found))) == 1
 
@@ -116,17 +116,22 @@ def test_an_error_is_not_kept_and_the_next_who_waits_computes() -> None:
 
     thread = threading.Thread(target=visit)
     thread.start()
-    began.wait(5)
+    began.wait(60)
     assert cache.get("a", "r", lambda: 7) == 7
-    thread.join(5)
+    thread.join(60)
     assert len(errors) == 1
 
 
 def test_a_run_that_was_replaced_does_not_wait_for_another_s_result() -> None:
-    cache, leave = ByteCache(lambda: 10**6), threading.Event()
-    thread = threading.Thread(target=cache.get, args=("a", "r", lambda: leave.wait(10)))
+    cache, began, leave = ByteCache(lambda: 10**6), threading.Event(), threading.Event()
+
+    def computes() -> bool:
+        began.set()
+        return leave.wait(60)
+
+    thread = threading.Thread(target=cache.get, args=("a", "r", computes))
     thread.start()
-    time.sleep(0.1)
+    assert began.wait(60)
 
     def replaced() -> None:
         raise InterruptedError
@@ -134,7 +139,7 @@ def test_a_run_that_was_replaced_does_not_wait_for_another_s_result() -> None:
     with pytest.raises(InterruptedError):
         cache.get("a", "r", lambda: 7, check=replaced)
     leave.set()
-    thread.join(5)
+    thread.join(60)
 
 
 def test_who_waits_to_be_admitted_takes_what_another_computed() -> None:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-import pytest
+from grid import for_each
 
 from pages.serving.work import memory
 
@@ -22,7 +22,7 @@ def write(root: Path, **files: str) -> Path:
 V2, V1 = "sys__fs__cgroup", "sys__fs__cgroup__memory"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("files", "expected"),
     [
         ({}, MACHINE),

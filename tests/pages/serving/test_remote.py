@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from checkpoint_cases import case
 from gguf_bytes import ARRAY, STRING, gguf, info
+from grid import for_each
 from loopback_host import PUBLIC, Internet, file, internet, raw, redirect
 
 import pages.serving.remote.client as client_module
@@ -231,14 +232,12 @@ PRIVATE = [
 ]
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@for_each("address", PRIVATE)
 def test_addresses_that_are_not_public(address):
     assert not is_public(address)
 
 
-@pytest.mark.parametrize(
-    "address", [PUBLIC, "2606:2800:21f::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"]
-)
+@for_each("address", [PUBLIC, "2606:2800:21f::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"])
 def test_addresses_that_are_public(address):
     assert is_public(address)
 
@@ -699,7 +698,7 @@ def test_the_setting():
         assert not hosts.reaches(host_of(name)), name
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "http://a.example",

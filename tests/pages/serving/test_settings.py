@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from grid import for_each
 from places import ROOT
 
 from pages.serving import settings
@@ -24,7 +25,7 @@ def test_values_are_read():
     assert (chosen.store, chosen.store_gb, chosen.store_days) == ("s3://b/f", 2.5, 7)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "words"),
     [
         (

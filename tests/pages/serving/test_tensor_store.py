@@ -16,6 +16,7 @@ import fsspec
 import numpy as np
 import pytest
 import safetensors.numpy
+from grid import for_each
 
 import quantcore as qc
 from pages.serving import settings
@@ -428,9 +429,9 @@ def test_processes_share_one_folder(tmp_path):
     for process in started:
         process.start()
     for process in started:
-        process.join(60)
+        process.join(300)
         assert process.exitcode == 0
-    for shared, opened in (results.get(timeout=5) for _ in started):
+    for shared, opened in (results.get(timeout=60) for _ in started):
         assert shared >= opened >= 5
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".part"]
     store = TensorStore(str(tmp_path), StoreLimits(space, 10**9, DAY))
@@ -442,7 +443,7 @@ def test_processes_share_one_folder(tmp_path):
         assert len(set(store.open(address, LIMIT).flat)) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "where"),
     [("/srv/shared", "on this server"), ("file:///srv/shared", "on this server"),
      ("memory://x", "in this server's memory, until it restarts"),

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from pages.compare.schemes import views as sweep_results
@@ -49,8 +50,8 @@ def test_every_column_that_is_shown_has_words():
         assert "_" not in head
 
 
-@pytest.mark.parametrize("kind", NUMBERS)
-@pytest.mark.parametrize("digits", [4, 6, 9])
+@for_each("kind", NUMBERS)
+@for_each("digits", [4, 6, 9])
 def test_no_number_is_wider_than_its_column(kind, digits):
     values = np.array(NUMBERS[kind])
     shown = tables.number_format(values, digits)

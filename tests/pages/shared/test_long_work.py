@@ -2,6 +2,7 @@
 
 import pytest
 import streamlit as st
+from app_page import PATIENCE
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -28,7 +29,7 @@ def press(at: AppTest, label: str) -> AppTest:
 
 
 def test_each_work_is_started_and_stopped_on_its_own() -> None:
-    at = AppTest.from_string(PAGE).run()
+    at = AppTest.from_string(PAGE, default_timeout=PATIENCE).run()
     assert labels(at) == ["Start a", "Start b", "Stop c"]
     assert labels(press(at, "Start a")) == ["Stop a", "Start b", "Stop c"]
     assert labels(press(at, "Stop c")) == ["Stop a", "Start b", "Start c"]

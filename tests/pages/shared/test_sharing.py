@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 import streamlit as st
 from app_page import change, said, widget
+from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 from pages.serving import settings, tensor_store
@@ -169,8 +170,8 @@ def test_damage_gets_one_sentence_and_the_rest_of_the_link_holds(store, harm, wo
     assert "t" not in at.query_params
 
 
-@pytest.mark.parametrize("address", ["", "../../etc/passwd", "A" * 32, "0" * 33, "%2e%2e/x"])
-@pytest.mark.parametrize("source", ["upload", "paste", "edit"])
+@for_each("address", ["", "../../etc/passwd", "A" * 32, "0" * 33, "%2e%2e/x"])
+@for_each("source", ["upload", "paste", "edit"])
 def test_an_address_that_is_none(source, address):
     at = opened(src=source, t=f"shared.{address}")
     assert not at.exception

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from tests.pages.explore.test_quantize import (
@@ -15,7 +16,7 @@ from tests.pages.explore.test_quantize import (
 )
 
 
-@pytest.mark.parametrize("name", [*qc.CODEBOOKS, "log2_6", "codebook([-1,0,2])", "nf4(tie=upper)"])
+@for_each("name", [*qc.CODEBOOKS, "log2_6", "codebook([-1,0,2])", "nf4(tie=upper)"])
 def test_codebook(name: str) -> None:
     at = opened(format=name)
     assert_codes(at)
@@ -63,7 +64,7 @@ def test_fitted_codebook_as_text_stays_as_it_is() -> None:
     assert scheme(at) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("typed", "words"),
     [
         ("codebook([1,1])", ["two different values"]),

@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-import pytest
-from app_page import script_of, widget
-from places import MAIN
+from app_page import script_of, the_app, widget
+from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 from pages.registry import PAGES
@@ -43,7 +42,7 @@ STATES: list[tuple[str, dict[str, Any]]] = [
 
 
 def opened(url: str, **parameters: Any) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     at.run()
@@ -95,7 +94,7 @@ def test_options_are_words_in_one_style() -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "options"),
     [
         ("any", ["min-max", "half_even"]),
@@ -127,7 +126,7 @@ def carried(at: AppTest, key: str) -> str:
     return str(found if isinstance(found, str) else found[-1])
 
 
-@pytest.mark.parametrize(("url", "key", "value"), NAMED)
+@for_each(("url", "key", "value"), NAMED)
 def test_links_carry_values(url: str, key: str, value: str) -> None:
     more = {"ex": {"src": "example"}, "fit_method": {"format": "fitted codebook"}}.get(key, {})
     at = opened(url, **{key: value}, **more)

@@ -9,7 +9,8 @@ import struct
 import numpy as np
 import pytest
 import safetensors.numpy
-from app_page import change, said, script_of, widget
+from app_page import change, said, script_of, the_app, widget
+from grid import for_each
 from places import MAIN
 from streamlit.testing.v1 import AppTest
 
@@ -162,7 +163,7 @@ def test_source_that_was_chosen_before_is_not_taken_for_a_file() -> None:
 # The grid
 
 
-@pytest.mark.parametrize("shape", ["8x8", "20x300", "5", "40", "3x20x4", "2x3x4x5", "1"])
+@for_each("shape", ["8x8", "20x300", "5", "40", "3x20x4", "2x3x4x5", "1"])
 def test_edit_begins_with_the_tensor_that_was_shown_and_leads_back(shape: str) -> None:
     lengths = tensors.parse_shape(shape)
     x = tensors.generate(tensors.Generated("normal", lengths, 3))
@@ -349,7 +350,7 @@ def test_unusual_values_of_every_parameter() -> None:
         first = rng.randrange(len(UNUSUAL))
         # in every second run all are empty, which a row of choices must not accept
         values = [""] if number % 2 else UNUSUAL
-        at = AppTest.from_file(MAIN, default_timeout=60)
+        at = the_app()
         at.query_params.update({key: values[(first + i) % len(values)] for i, key in enumerate(keys)})
         at.switch_page(pages[number // 2]).run()
         assert not at.exception, at.exception[0].message

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -26,7 +27,7 @@ SCHEMES = [
     "e2m1 per_group(16)",
     "nf4 per_group(10)",
 ]
-each_scheme = pytest.mark.parametrize("text", SCHEMES)
+each_scheme = for_each("text", SCHEMES)
 
 
 def ranged(scheme, setting):
@@ -50,7 +51,7 @@ def alone(block, scheme, low, high):
 
 
 @each_scheme
-@pytest.mark.parametrize("i", [9, 24, 49, 61])
+@for_each("i", some([9, 24, 49, 61], 2))
 def test_curve_is_what_quantizing_with_these_ranges_gives(text, i):
     scheme = qc.Scheme.parse(text)
     curve = qc.range_curve(X, scheme)
@@ -150,11 +151,11 @@ def test_large_tensors_are_measured_in_part_with_their_extremes():
     assert channels.blocks == 1100
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "columns"),
     [(2, 262144), (2, 262145), (4, 262144), (6, 174762), (1, 1572864), (1, 1572870), (1100, 1000)],
 )
-@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(0)"])
+@for_each("granularity", ["per_tensor", "per_channel(0)"])
 def test_which_elements_of_a_large_tensor_are_measured(rows, columns, granularity):
     """Beyond 2^19 elements, every k-th block of each box is measured or, in boxes of fewer than k blocks, every k-th
     element and the two extremes; k is odd."""
@@ -220,7 +221,7 @@ def test_fractions_of_the_curve():
         assert width == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("blocks", "bins"),
     [
         (2, 2048),
@@ -252,8 +253,8 @@ def test_entropy_never_gets_more_bins_or_fewer_than_it_quantizes_to():
     assert error_marks._quick(qc.Percentile(99), 10**9) == qc.Percentile(99)
 
 
-@pytest.mark.parametrize("value", [0.0, -2.5, 1e-42, 3e38])
-@pytest.mark.parametrize("text", some(["int4", "uint4 asymmetric", "e4m3fn", "nf4"], 2))
+@for_each("value", [0.0, -2.5, 1e-42, 3e38])
+@for_each("text", some(["int4", "uint4 asymmetric", "e4m3fn", "nf4"], 2))
 def test_odd_values(value, text):
     for x in (torch.full((3, 5), value), torch.tensor([value]), torch.tensor([[value, -value, value / 2]])):
         scheme = qc.Scheme.parse(text)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.analysis import Sums, sums_of
@@ -30,7 +31,7 @@ SCHEMES = [
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("what", TENSORS)
+@for_each("what", TENSORS)
 def test_the_errors_are_those_of_the_codes(what):
     """The largest error and the clipped elements are equal, which shows that the elements are; sums are close."""
     x, compared = TENSORS[what], 0
@@ -68,7 +69,7 @@ def test_importance_changes_the_search():
     assert weighted.sse != qc.errors_of(x, qc.PRESETS["gguf.Q4_K"]).sse
 
 
-@pytest.mark.parametrize("fmt", qc.FLOATS.values(), ids=str)
+@for_each("fmt", qc.FLOATS.values(), ids=str)
 def test_rounding_without_codes(fmt):
     """Every midpoint, its neighbors and every value, of both signs, and numbers beyond: the value of the code."""
     values = fmt.values[-600:] if fmt.bits > 8 else fmt.values

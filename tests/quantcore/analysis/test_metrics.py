@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
+from parts import some
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import quantcore as qc
@@ -51,7 +53,7 @@ def check(found, expected):
         assert getattr(found, name) == pytest.approx(value, rel=1e-12), name
 
 
-@pytest.mark.parametrize("shape", [(1,), (9,), (6, 10), (3, 4, 5), (2, 3, 4, 5), (1300, 700)])
+@for_each("shape", [(1,), (9,), (6, 10), (3, 4, 5), (2, 3, 4, 5), (1300, 700)])
 def test_errors_of_two_tensors(shape):
     x = randn(shape, 1)
     x_hat = x + randn(shape, 2) * 0.1
@@ -68,7 +70,7 @@ def test_known_errors():
     assert found.sqnr_db == pytest.approx(10 * math.log10(14 / 1.5))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "x_hat", "sqnr_db", "cosine"),
     [
         ([0, 0], [0, 0], math.nan, math.nan),
@@ -99,7 +101,7 @@ NUMBERS = [
 NAN, INF = math.nan, math.inf
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "scheme", "why"),
     [
         ([[1.0, NAN], [3.0, -1.0]], "int8 torchao", "x contains NaN"),
@@ -159,7 +161,7 @@ def test_nan_beyond_the_first_box_is_seen():
         assert found.undefined["mse"] == "x contains NaN and x̂ contains NaN"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "digits", "text"),
     [(18.257, 1, "18.3 dB"), (18.257, 2, "18.26 dB"), (-3.0, 1, "-3.0 dB"), (INF, 2, "exact"),
      (-INF, 1, "-∞ dB"), (NAN, 1, "not defined")],
@@ -198,8 +200,8 @@ def test_what_is_not_finite_is_not_compared(x, x_hat, who):
         qc.errors([0.0, x], [0.0, x_hat])
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
-@pytest.mark.parametrize("shape", [(6, 10), (2, 3, 4, 5)])
+@for_each("scheme", SCHEMES, ids=str)
+@for_each("shape", [(6, 10), (2, 3, 4, 5)])
 def test_report(scheme, shape):
     if isinstance(scheme.granularity, qc.PerBlock) and len(shape) == 4:
         scheme = dataclasses.replace(scheme, granularity=qc.PerBlock((2, 2, 3, -1)))
@@ -271,7 +273,7 @@ def test_error_beyond_float32_is_said_not_raised():
     assert math.isnan(found.cosine)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES[::4], ids=str)
+@for_each("scheme", SCHEMES[::4], ids=str)
 def test_block_errors(scheme):
     x = randn((6, 10), 5)
     result = qc.apply(x, scheme)
@@ -305,9 +307,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize(
-    "granularity", [qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(128), qc.PerBlock((700, 900))]
-)
+@for_each("granularity", some([qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(128), qc.PerBlock((700, 900))]))
 def test_metrics_make_no_temporary_of_the_tensors_size(granularity):
     x = randn((2048, 2048), 7)
     result = qc.apply(x, qc.Scheme(qc.INT4, granularity=granularity))

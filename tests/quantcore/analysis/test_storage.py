@@ -4,6 +4,7 @@ import itertools
 import math
 
 import pytest
+from grid import for_each
 
 import quantcore as qc
 
@@ -18,7 +19,7 @@ BY_BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize(("granularity", "shape", "blocks"), BY_BLOCKS)
+@for_each(("granularity", "shape", "blocks"), BY_BLOCKS)
 def test_bits(granularity, shape, blocks):
     elements = math.prod(shape)
     for bits, signed, symmetric in itertools.product((2, 4, 5, 8, 16), (True, False), (True, False)):
@@ -40,7 +41,7 @@ def test_known_costs():
     assert qc.bits_per_element(asymmetric, (64, 128)) == 5.125
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "zero_point", "bits"),
     [
         (qc.INT8, 0, 0),
@@ -66,7 +67,7 @@ def test_shape_without_elements(shape):
         qc.storage(qc.Scheme(), shape)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "codes", "scales", "zero_points"),
     [
         # 2 rows of 4 groups of 8: 8 scales

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.analysis.views import MAX_CELLS, View, element, map_data, place
@@ -71,7 +72,7 @@ def check_map(cells, by, true, view, rows, columns, step):
         assert [a[i, j].item() for a in shown] == [t[index].item() for t in true]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "granularity", "view", "rows", "columns"),
     [
         ((), qc.PerTensor(), View(), (0, 1), (0, 1)),
@@ -100,14 +101,14 @@ def test_plane_shown_element_by_element(shape, granularity, view, rows, columns)
     assert data.legend == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "granularity", "view", "rows", "columns", "step"),
     [
         ((257, 5), qc.PerChannel(0), View(), (0, 257), (0, 5), (2, 1)),
         ((3, 600), qc.PerGroup(7), View(), (0, 3), (0, 600), (1, 3)),
         ((600,), qc.PerGroup(7), View(), (0, 1), (0, 600), (1, 3)),
         ((600,), qc.PerTensor(), View(columns=(10, 500)), (0, 1), (10, 500), (1, 2)),
-        ((300, 530), qc.PerBlock((7, 9)), View(), (0, 300), (0, 530), (2, 3)),
+        pytest.param((300, 530), qc.PerBlock((7, 9)), View(), (0, 300), (0, 530), (2, 3), marks=pytest.mark.slow),
         ((300, 530), qc.PerTensor(), View(axes=(1, 0), rows=(5, 530)), (5, 530), (0, 300), (3, 2)),
         ((2, 530, 3), qc.PerBlock((1, 4, 2)), View(index=(1,), rows=(1, 520)), (1, 520), (0, 3), (3, 1)),
     ],
@@ -146,7 +147,7 @@ def test_not_a_number_is_not_hidden():
         assert (cells.row[3, 4], cells.column[3, 4]) == (7, 8)
 
 
-@pytest.mark.parametrize("at", [(0, 0), (511, 1020), (512, 1021), (1099, 2046), (1100, 2047), (777, 3)])
+@for_each("at", [(0, 0), (511, 1020), (512, 1021), (1099, 2046), (1100, 2047), (777, 3)])
 def test_one_bad_element_of_many_is_shown(at):
     """The reduction works in bands of rows; it finds the worst element in any band, and in short last cells."""
     x = torch.zeros(1101, 2048)
@@ -169,7 +170,7 @@ def test_no_map_is_larger_than_the_limit():
         assert (data.step == (1, 1)) == (max(shape) <= MAX_CELLS)
 
 
-@pytest.mark.parametrize("shape", [(), (4,), (3, 4), (2, 3, 4), (2, 3, 2, 4)])
+@for_each("shape", [(), (4,), (3, 4), (2, 3, 4), (2, 3, 2, 4)])
 def test_element_and_place_are_inverse(shape):
     rank = len(shape)
     for axes in itertools.permutations(range(rank), 2) if rank >= 2 else [None]:
@@ -216,7 +217,7 @@ def test_zero_point_beyond_float32(zero_point):
     assert np.array_equal(data.map("error"), result.error.numpy())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "view", "words"),
     [
         ((4, 5), View(rows=(0, 5)), "rows 0:5 are not within 0:4"),
@@ -239,9 +240,7 @@ def test_views_of_what_is_not_there(shape, view, words):
         map_data(qc.apply(randn(shape), qc.Scheme()), view)
 
 
-@pytest.mark.parametrize(
-    "shape", [(6, 9), (700, 300), (2, 5, 600), (1000,), (), (300, 20), (20, 300), (300, 300)]
-)
+@for_each("shape", [(6, 9), (700, 300), (2, 5, 600), (1000,), (), (300, 20), (20, 300), (300, 300)])
 def test_difference_of_the_errors_of_two_results(shape):
     x = randn(shape, 4)
     result, other = (

@@ -3,6 +3,8 @@
 import pytest
 import releases
 import torch
+from grid import for_each
+from parts import some
 from releases import model, save
 
 from quantcore.checkpoints import open_checkpoint
@@ -132,7 +134,7 @@ def rows_alone(found):
 WRONG = {norm_of_one: {"column_factors"}, scale_of_one: {"scale_wrong"}, rows_alone: {"row_factors"}}
 
 
-@pytest.mark.parametrize(("change", "kinds"), WRONG.items())
+@for_each(("change", "kinds"), some(WRONG.items()))
 def test_scaled_weights_that_are_wrong(change, kinds, tmp_path):
     original = save(tmp_path / "original", model())
     tensors = releases.quantized(scaled(0.4), "ct_int4")

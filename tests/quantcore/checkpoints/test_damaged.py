@@ -7,15 +7,16 @@ import json
 import os
 import random
 import struct
-import time
 import tracemalloc
 
 import checkpoint_cases
 import pytest
 import torch
+from bounded import in_seconds
 from checkpoint_cases import case
 from checkpoint_damage import damage, exercise
 from gguf_bytes import all_types
+from grid import for_each
 from releases import compressed, release
 from safetensors.torch import save_file
 
@@ -39,21 +40,20 @@ IN_PART = {
 }
 
 
-def refusal(address, memory=20e6, seconds=2):
+def refusal(address, memory=20e6, seconds=10):
     """The message of the error that opening raises, which must take little time and memory."""
-    start = time.process_time()
-    tracemalloc.start()
-    try:
-        with pytest.raises(QuantError) as caught:
-            open_checkpoint(address)
-        assert tracemalloc.get_traced_memory()[1] < memory
-    finally:
-        tracemalloc.stop()
-    assert time.process_time() - start < seconds
+    with in_seconds(seconds):
+        tracemalloc.start()
+        try:
+            with pytest.raises(QuantError) as caught:
+                open_checkpoint(address)
+            assert tracemalloc.get_traced_memory()[1] < memory
+        finally:
+            tracemalloc.stop()
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@for_each("name", REFUSED)
 def test_is_refused(name):
     sentence = refusal(case(name).release)
     assert [word for word in REFUSED[name] if word not in sentence] == [], sentence
@@ -104,7 +104,7 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("what", HEADERS)
+@for_each("what", HEADERS)
 def test_headers(what, tmp_path):
     content, words = HEADERS[what]
     assert words in refusal(header(tmp_path, content, b"\0" * 4))
@@ -113,12 +113,11 @@ def test_headers(what, tmp_path):
 def test_a_header_of_twenty_thousand_names(tmp_path):
     """It is read in seconds, and a duplicate name is found just as fast."""
     records = {f"t{i}": record(shape=(0,), offsets=(0, 0)) for i in range(20_000)}
-    start = time.process_time()
-    assert len(open_checkpoint(header(tmp_path, records)).tensors) == 20_000
-    assert time.process_time() - start < 10
+    with in_seconds(40):
+        assert len(open_checkpoint(header(tmp_path, records)).tensors) == 20_000
     text = json.dumps(records).encode()
     assert "the duplicate key 't19999'" in refusal(
-        header(tmp_path, text[:-1] + b', "t19999": 1}'), memory=200e6, seconds=10
+        header(tmp_path, text[:-1] + b', "t19999": 1}'), memory=200e6, seconds=40
     )
 
 
@@ -127,7 +126,7 @@ def index(folder, weight_map):
     return folder
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", ["/etc/passwd", "../x.safetensors", "a/../../x.safetensors", "..\\x", "C:\\x", "a\nb"]
 )
 def test_names_outside_the_folder(name, tmp_path):
@@ -206,7 +205,7 @@ GPTQ = {
 }
 
 
-@pytest.mark.parametrize("what", GPTQ)
+@for_each("what", GPTQ)
 def test_a_damaged_weight_is_listed_with_the_reason(what, tmp_path):
     config, pieces, words = GPTQ[what]
     checkpoint = gptq(tmp_path, config, **pieces)
@@ -262,10 +261,9 @@ def test_patterns_of_a_config_can_not_take_forever(tmp_path):
         f"{name}.weight_scale": torch.ones(4, 1),
         f"{name}.weight_shape": torch.tensor([4, 16]),
     }
-    start = time.process_time()
-    (problem,) = release(tmp_path, pieces, {"quantization_config": config}).problems
-    assert "pattern '(a+)+$'" in problem.sentence
-    assert time.process_time() - start < 1
+    with in_seconds(5):
+        (problem,) = release(tmp_path, pieces, {"quantization_config": config}).problems
+        assert "pattern '(a+)+$'" in problem.sentence
 
 
 def test_odd_parameters_are_held_as_they_are(tmp_path):
@@ -296,7 +294,7 @@ SOURCES = {
     "imatrix.gguf": IMATRIX / "imatrix.gguf",
     "imatrix.dat": IMATRIX / "imatrix.dat",
 }
-MOST_SECONDS, MOST_BYTES = 2.0, 64 * 2**20  # CPU seconds of this process
+MOST_SECONDS, MOST_BYTES = 10, 64 * 2**20
 
 
 def run(count, seed, folder):
@@ -312,12 +310,11 @@ def run(count, seed, folder):
             path.write_bytes(damage(content, generator, min(len(content), 1300)))
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
-            start = time.process_time()
-            try:
-                sentences = exercise(path)
-            except Exception as error:
-                raise AssertionError(f"case {number} of seed {seed} ({name})") from error
-            assert time.process_time() - start < MOST_SECONDS, (number, seed, name)
+            with in_seconds(MOST_SECONDS, (number, seed, name)):
+                try:
+                    sentences = exercise(path)
+                except Exception as error:
+                    raise AssertionError(f"case {number} of seed {seed} ({name})") from error
             assert tracemalloc.get_traced_memory()[1] - before < MOST_BYTES, (number, seed, name)
             assert all("\n" not in said and len(said) < 600 for said in sentences), (number, seed, name)
             path.unlink()
@@ -326,7 +323,7 @@ def run(count, seed, folder):
 
 
 def test_damaged_files_get_an_answer(tmp_path):
-    run(100, 1, tmp_path)
+    run(40, 1, tmp_path)
 
 
 @pytest.mark.slow

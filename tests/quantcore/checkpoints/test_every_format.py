@@ -9,6 +9,7 @@ import pytest
 import torch
 from checkpoint_cases import cases
 from checkpoint_cases import sound as golden
+from grid import for_each
 from releases import save
 
 from quantcore import QuantError
@@ -63,7 +64,7 @@ def differ(lines):
     return float((unit @ unit.T).fill_diagonal_(0).max()) < 0.999
 
 
-@pytest.mark.parametrize(("release", "name"), kinds())
+@for_each(("release", "name"), kinds())
 def test_what_is_undone(release, name, tmp_path):
     """Each hypothesis can be tried on each format, and the true one leaves no error."""
     opened = open_checkpoint(release)
@@ -104,7 +105,7 @@ def of_one_kind(checkpoint):
     return [tensor for tensors in found.values() for tensor in tensors[:2]]
 
 
-@pytest.mark.parametrize("given", cases(""), ids=str)
+@for_each("given", cases(""), ids=str)
 def test_it_answers_or_refuses(given):
     try:
         checkpoint = open_checkpoint(given.release)

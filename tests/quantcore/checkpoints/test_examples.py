@@ -5,6 +5,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from safetensors.torch import load_file
 
 import quantcore as qc
@@ -23,7 +24,7 @@ def test_the_quantized_ones_are_small():
     assert size(EXAMPLES["chgnet"]) + size(EXAMPLES["chgnet-w4a16"]) < 6e6
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@for_each("name", EXAMPLES)
 def test_nothing_is_wrong_with_them(name):
     checkpoint = open_checkpoint(EXAMPLES[name])
     assert not checkpoint.problems

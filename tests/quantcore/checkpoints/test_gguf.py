@@ -3,12 +3,13 @@
 import itertools
 import math
 import shutil
-import time
 
 import checkpoint_cases
 import numpy as np
 import pytest
+from bounded import in_seconds
 from gguf_bytes import ARRAY, IDS, STRING, U16, U32, U64, all_types, gguf, info
+from grid import for_each
 
 from quantcore.checkpoints import encode, open_checkpoint
 from quantcore.checkpoints.containers.gguf_header import KEPT, LongArray
@@ -18,7 +19,7 @@ F32, Q4_K = IDS["F32"], IDS["Q4_K"]
 CASES = [case for case in checkpoint_cases.sound() if case.record["format"].startswith("gguf")]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES, ids=str)
 def test_listing_reads_the_header_and_no_other_byte(case):
     checkpoint = open_checkpoint(case.release)
     assert checkpoint.problems == ()
@@ -48,9 +49,8 @@ def test_a_model_of_70_billion_parameters_is_listed_at_once(tmp_path):
     with file.open("wb") as data:
         data.write(gguf(infos, keys=keys))
         data.truncate(data.tell() + offset)  # sparse, so it takes no space on disk
-    start = time.process_time()
-    checkpoint = open_checkpoint(file)
-    assert time.process_time() - start < 2
+    with in_seconds(10):
+        checkpoint = open_checkpoint(file)
     assert checkpoint.counter.total == len(gguf(infos, keys=keys, alignment=1))
     assert checkpoint.counter.reads < 60
     assert sum(math.prod(t.shape) for t in checkpoint.tensors.values()) > 68 * 10**9
@@ -117,7 +117,7 @@ def test_one_dimensional_blocks_are_cut_within(tmp_path):
     assert encode(open_checkpoint(file).tensors["none"]) == {"none": b""}
 
 
-@pytest.mark.parametrize("dims", [(), (0,), (1,), (0, 4), (4, 0)], ids=str)
+@for_each("dims", [(), (0,), (1,), (0, 4), (4, 0)], ids=str)
 def test_floats_of_few_elements(dims, tmp_path):
     file = tmp_path / "model.gguf"
     file.write_bytes(gguf([info("a", dims, F32, 0)], bytes(4)))
@@ -258,7 +258,7 @@ DAMAGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
+@for_each("damage", DAMAGED)
 def test_damaged_headers_get_one_sentence(damage, tmp_path):
     content, sentence = DAMAGED[damage]
     file = tmp_path / "model.gguf"

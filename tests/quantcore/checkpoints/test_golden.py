@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, differences, misplaced, quantized_names, sound
+from grid import for_each
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerFlatGroup, PerGroup
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_equals_the_library(given):
     """Values, codes, scales, zero points, stored pieces, separately read rows, and the re-encoded bytes."""
     checkpoint = open_checkpoint(given.release)
@@ -21,7 +22,7 @@ def test_equals_the_library(given):
     )
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_places(given, tmp_path):
     """Flipping a bit at an element's place changes its code by that bit, and no other code."""
     for name in quantized_names(given)[:1]:
@@ -31,7 +32,7 @@ def test_places(given, tmp_path):
             assert misplaced(given, name, (*lead, *index), tmp_path) == []
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_results(given):
     """Reports, traces and maps work on a checkpoint's tensor, and traces end in the value that is read."""
     for name in quantized_names(given)[:2]:
@@ -68,7 +69,7 @@ def test_results_against_an_original():
         tensor.quantized(original[:, :5])
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_the_storage_in_words(given):
     """Bits, granularity and symmetry as the codes have them; names of ggml's types stand for theirs."""
     for tensor in open_checkpoint(given.release).tensors.values():

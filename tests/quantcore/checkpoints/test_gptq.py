@@ -1,16 +1,16 @@
 """GPTQ releases, against golden checkpoints."""
 
-
 import numpy as np
 import pytest
 from checkpoint_cases import case, cases, changed, differences, flipped, misplaced, quantized_names
+from grid import for_each
 
 from quantcore.checkpoints import open_checkpoint
 
 GPTQ = cases("gptq_")
 
 
-@pytest.mark.parametrize("given", GPTQ, ids=str)
+@for_each("given", GPTQ, ids=str)
 def test_places(given, tmp_path):
     for name in quantized_names(given)[:1]:
         rows, columns = open_checkpoint(given.release).tensors[name].shape

@@ -12,6 +12,7 @@ import torch
 from checkpoint_cases import case
 from checkpoint_damage import answer, limited
 from gguf_bytes import gguf
+from grid import for_each
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -177,7 +178,7 @@ def test_descriptions_of_more_than_64_kib_are_not_read(library, length, too_long
     assert ("too long" in str(refused.value)) is too_long
 
 
-@pytest.mark.parametrize(("shape", "matched"), [((1, 8), False), ((2, 8), True), ((300, 4), True), ((300, 3), False), ((16_385, 4), False)])
+@for_each(("shape", "matched"), [((1, 8), False), ((2, 8), True), ((300, 4), True), ((300, 3), False), ((16_385, 4), False)])
 def test_rows_that_are_matched(shape, matched):
     """Two at least, of four columns, and no more than 16,384: each is compared with each."""
     rows = torch.randn(shape, generator=torch.Generator().manual_seed(0))

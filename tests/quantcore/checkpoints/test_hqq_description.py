@@ -1,8 +1,8 @@
 """The small tensors with which HQQ describes a weight: what each number and text stands for, and which are refused."""
 
 import numpy as np
-import pytest
 import torch
+from grid import for_each
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
@@ -56,7 +56,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "wanted", "said"), TABLE)
+@for_each(("what", "wanted", "said"), TABLE)
 def test_what_is_described(what, wanted, said):
     found = of(what, said)
     if isinstance(wanted, str):

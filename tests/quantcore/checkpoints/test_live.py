@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from grid import for_each
 from releases import release
 
 from quantcore.checkpoints import encode
@@ -30,8 +31,8 @@ def assert_equal(checkpoint, name, wanted):
     tensor.locate([i - 1 for i in wanted.shape])
 
 
-@pytest.mark.parametrize("bits", [8, 6, 5, 4, 3, 2, 1.58, 1])
-@pytest.mark.parametrize("axis", [0, 1])
+@for_each("bits", [8, 6, 5, 4, 3, 2, 1.58, 1])
+@for_each("axis", [0, 1])
 def test_hqq(bits, axis, tmp_path):
     """Group sizes that pack evenly or not, no groups, other dtypes, and words stored as floats."""
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear

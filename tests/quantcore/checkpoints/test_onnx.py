@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from grid import for_each
 from onnx import TensorProto, helper, numpy_helper
 
 import quantcore as qc
@@ -66,7 +67,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES, ids=str)
 def test_equals_onnxruntime(case, tmp_path):
     kind, shape, scale_shape, zero, options = case
     given = model(kind, shape, scale_shape, zero, **options)

@@ -2,11 +2,12 @@
 
 import contextlib
 import logging
-import time
 
 import numpy as np
 import onnx
 import pytest
+from bounded import in_seconds
+from grid import for_each
 from onnx import TensorProto, helper
 from onnx_models import RNG, arrays, computed, dequantized, floats, lstm, model, network, saved
 from onnxruntime.quantization import (
@@ -160,7 +161,7 @@ def of_identity(given, columns, dtype=np.float32):
     return computed(given, {"A": np.eye(columns, dtype=dtype)}).T.astype(np.float32)
 
 
-@pytest.mark.parametrize("case", [*BLOCKS, (4, "packed", 80, False, False, np.float16)], ids=str)
+@for_each("case", [*BLOCKS, (4, "packed", 80, False, False, np.float16)], ids=str)
 def test_matmul_nbits_by_the_identity(case, tmp_path):
     given = in_blocks(*case)
     values = of_identity(given, case[2], *case[5:])
@@ -228,8 +229,8 @@ def test_tables_of_bitsandbytes(kind, shape, tmp_path):
     assert qc.trace(tensor.quantized(), (1, 3)).dequantized == values[1, 3]
 
 
-@pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4, TensorProto.UINT8])
-@pytest.mark.parametrize("zero", [False, True])
+@for_each("kind", [TensorProto.UINT4, TensorProto.INT4, TensorProto.UINT8])
+@for_each("zero", [False, True])
 def test_tables_in_blocks(kind, zero, tmp_path):
     rows, columns, size, bits = 6, 64, 16, 4
     low = -8 if kind == TensorProto.INT4 else 0
@@ -331,7 +332,7 @@ BAD = {
 CHANGED = {"too few codes": ("K", 128), "a block size of 0": ("block_size", 0), "packed for one device": ("weight_prepacked", 1)}
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_what_can_not_be_read_gets_one_sentence(name, tmp_path):
     given, words = BAD[name]
     if name in CHANGED:
@@ -382,12 +383,11 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
+@for_each("name", ODD)
 def test_odd_graphs_open_at_once(name, tmp_path):
     stored = {"w": W, "s": ONE, "t": floats(6), "one": np.int8(3)}
     path = saved(tmp_path / "m.onnx", model(ODD[name], stored))
-    start = time.process_time()
-    for tensor in open_checkpoint(path).tensors.values():
-        with contextlib.suppress(QuantError):
-            tensor.read()
-    assert time.process_time() - start < 5  # a second; without a bound, minutes
+    with in_seconds(15):  # a second; without a bound, minutes
+        for tensor in open_checkpoint(path).tensors.values():
+            with contextlib.suppress(QuantError):
+                tensor.read()

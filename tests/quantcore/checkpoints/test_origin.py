@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, flipped, quantized_names, sound
+from grid import for_each
 from releases import save
 
 from quantcore.checkpoints import Place, open_checkpoint, script
@@ -90,7 +91,7 @@ def check_lines(origin, value):
     assert equal(origin.value, value)
 
 
-@pytest.mark.parametrize("given", CASES, ids=str)
+@for_each("given", CASES, ids=str)
 def test_the_lines_give_the_value(given):
     """For every tensor, the text evaluates to what `read` returns, and its code is that of `codes`."""
     checkpoint = open_checkpoint(given.release)
@@ -111,7 +112,7 @@ def test_the_lines_give_the_value(given):
                 assert origin.numbers["q"] == int(codes[index]), index
 
 
-@pytest.mark.parametrize("given", CASES, ids=str)
+@for_each("given", CASES, ids=str)
 def test_the_bits_are_those_of_the_file(given):
     """The marked bits, read from the file, are the stored number; other bits belong to the elements named."""
     checkpoint = open_checkpoint(given.release)
@@ -150,7 +151,7 @@ def check_neighbors(tensor, word):
             assert place.bits[at] == (word.offset + position // 8, position % 8), owner
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_a_flipped_bit_changes_the_code(given, tmp_path):
     """Flipping the code's first or last bit in a copy changes just that bit, and the value accordingly."""
     for name in quantized_names(given)[:1]:
@@ -165,7 +166,7 @@ def test_a_flipped_bit_changes_the_code(given, tmp_path):
             check_lines(changed, other.read()[index])
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_only_the_bytes_of_the_element_are_read(given):
     """At most its words, those of its parameters, and a row of codes or an index are read, never the tensor."""
     checkpoint = open_checkpoint(given.release)
@@ -189,7 +190,7 @@ def run_script(text, folder):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("given", CASES, ids=str)
+@for_each("given", CASES, ids=str)
 def test_the_script_prints_the_value(given):
     folder = given.release if given.release.is_dir() else given.release.parent
     for name, tensor in open_checkpoint(given.release).tensors.items():
@@ -314,7 +315,7 @@ DTYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "role"), DTYPES)
+@for_each(("name", "role"), DTYPES)
 def test_what_stored_numbers_mean(name, role):
     """All bits of a number of a dtype as one hexadecimal number, else each bit, and the number that they are."""
     tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2)

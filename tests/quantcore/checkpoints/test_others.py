@@ -7,6 +7,7 @@ import pytest
 import random_releases
 import releases
 import torch
+from grid import for_each
 from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, grid_of, of_layers, sound, suspect, weight
 
 from quantcore.checkpoints.comparison.boxes import PairComparison
@@ -34,7 +35,7 @@ def of_other(s, name=f"{THIRD}.weight"):
     return found
 
 
-@pytest.mark.parametrize("form", ["gptq_desc_act", "awq", "nf4", "fp8", "ct_int8", "nvfp4"])
+@for_each("form", ["gptq_desc_act", "awq", "nf4", "fp8", "ct_int8", "nvfp4"])
 def test_scales_of_every_format(form, tmp_path):
     """Exchanged with those of layer 3: the error with those is that of the sound weight."""
     lasts = {"gptq_desc_act": "scales", "awq": "scales", "nf4": "weight.absmax"}.get(form, "weight_scale")
@@ -198,7 +199,7 @@ def test_rounding_errors_of_dtypes():
     assert {dtype: rounding_of(dtype) for dtype in wanted} == wanted
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("odd", "even", "what"),
     [(4.0, 1.0, "odd"), (1.0, 4.0, "even"), (2.0, 1.0, None), (2.01, 1.0, "odd"), (1.0, 2.0, None), (0.0, 0.0, None), (1.0, 0.0, "odd"), (1.0, 1.0, None)],
 )  # fmt: skip
@@ -225,7 +226,7 @@ def test_which_columns_leak(odd, even, what, tmp_path):
 # Rows of two sides
 
 
-@pytest.mark.parametrize("shape", [(10,), (10, 1), (5, 4), (5, 2, 2), ()])
+@for_each("shape", [(10,), (10, 1), (5, 4), (5, 2, 2), ()])
 def test_rows_of_both_sides(shape, tmp_path):
     """Any rows of a vector, a matrix or more axes, as lines of the last axis; vectors in one line."""
     x = torch.arange(float(math.prod(shape))).reshape(shape)

@@ -3,8 +3,8 @@
 import json
 
 import numpy as np
-import pytest
 import torch
+from grid import for_each
 from releases import compressed, release
 from safetensors.torch import save_file
 
@@ -23,7 +23,7 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@for_each("name", ORDERS)
 def test_pack_and_unpack(name):
     """Packing and unpacking return the codes along any axis and for any length; `place` gives each bit's position."""
     order, rng = ORDERS[name], np.random.default_rng(0)
@@ -56,7 +56,7 @@ def test_orders_as_their_libraries_write_them():
     assert pack(np.array([7] + [0] * 9, np.uint8), ORDERS["hqq 3"]).tolist() == [7 << 27]
 
 
-@pytest.mark.parametrize("bits", range(1, 9))
+@for_each("bits", range(1, 9))
 def test_dense_as_compressed_tensors_packs(bits):
     from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32  # slow to import
 
@@ -94,8 +94,8 @@ def gptq(folder, bits, version, codes, zeros, order, **config):
     return pieces["scales"].astype(np.float32)
 
 
-@pytest.mark.parametrize("bits", range(2, 9))
-@pytest.mark.parametrize("version", ["gptq", "gptq_v2", "gptq_p"])
+@for_each("bits", range(2, 9))
+@for_each("version", ["gptq", "gptq_v2", "gptq_p"])
 def test_gptq_of_every_width(bits, version, tmp_path):
     """5, 6 and 7 bits are always planar, and gptq_p at any width; only dense v1 stores zero points minus 1."""
     rng = np.random.default_rng(bits)
@@ -131,9 +131,9 @@ def test_files_without_a_config(tmp_path):
     assert np.array_equal(tensor.codes().numpy(), codes.T)
 
 
-@pytest.mark.parametrize("bits", [3, 5, 6, 7])
-@pytest.mark.parametrize(("version", "order"), [("0.16.0", padded), ("0.17.0", dense)])
-@pytest.mark.parametrize("columns", [16, 192, 1000])
+@for_each("bits", [3, 5, 6, 7])
+@for_each(("version", "order"), [("0.16.0", padded), ("0.17.0", dense)])
+@for_each("columns", [16, 192, 1000])
 def test_both_packings_of_compressed_tensors(bits, version, order, columns, tmp_path):
     """The number of words tells the packings apart or, where it is the same, the version in the config."""
     rng = np.random.default_rng(bits)

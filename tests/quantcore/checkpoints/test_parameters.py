@@ -6,6 +6,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from suspects import COLUMNS, GROUP, ROWS, M, W, awq_of, awq_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
@@ -57,8 +58,8 @@ SCALES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", SCALES)
-@pytest.mark.parametrize("rows", [1 << 21, 5 * COLUMNS])
+@for_each("what", SCALES)
+@for_each("rows", [1 << 21, 5 * COLUMNS])
 def test_scales(what, rows, tmp_path, monkeypatch):
     """Also in boxes of five rows."""
     monkeypatch.setattr("quantcore.checkpoints.rows.ELEMENTS", rows)
@@ -66,7 +67,7 @@ def test_scales(what, rows, tmp_path, monkeypatch):
     assert found_in(layout_of(tmp_path, written(form, **changes), form)) == wanted
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "kind"), [(1.0, None), (1.001, "error"), (0.5, None), (1000.0, "error"), (math.nan, None)]
 )
 def test_global_scales_that_multiply(value, kind, tmp_path):
@@ -84,7 +85,7 @@ POWERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", POWERS)
+@for_each("what", POWERS)
 def test_scales_that_are_powers_of_two(what, tmp_path):
     """Of at least eight, in float32, apart from 0; 1 alone is no choice of a power."""
     change, which = POWERS[what]
@@ -130,7 +131,7 @@ ZEROS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", ZEROS)
+@for_each("what", ZEROS)
 def test_zero_points_of_gptq(what, tmp_path):
     zeros, sym, version, wanted = ZEROS[what]
     stored, config = gptq(zeros, sym, version)

@@ -1,8 +1,8 @@
 """Against an original that holds the same weights otherwise: experts stacked, weights fused, matrices transposed."""
 
-import pytest
 import releases
 import torch
+from grid import for_each
 from releases import WRITERS, save
 
 from quantcore.checkpoints import open_checkpoint
@@ -89,7 +89,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", PAIRS)
+@for_each("what", PAIRS)
 def test_every_part_is_compared(what, tmp_path):
     """Nothing is said of a sound release; two rows of one weight exchanged are found."""
     ours, theirs, name = PAIRS[what]

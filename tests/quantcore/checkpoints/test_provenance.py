@@ -4,6 +4,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from releases import GROUP, WRITERS, save
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, weight
 
@@ -167,7 +168,7 @@ SUITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SUITS)
+@for_each("name", SUITS)
 def test_which_weights_show_it(name):
     """Integers in groups of adjacent columns with integer zero points or none."""
     tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2]

@@ -5,9 +5,9 @@ import re
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 from checkpoint_cases import case, sound
+from grid import for_each
 from releases import save
 from suspects import W, ct_stored, grid_of, suspect, weight
 
@@ -58,7 +58,7 @@ def claims(key, said, here, there):
     return None
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_sentences_about_other_readings(given):
     """Of three elements of two weights: the last, and two that are drawn."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(5)
@@ -83,7 +83,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@for_each("name", EXPECTED)
 def test_which_readings_there_are(name):
     """But for the roundings of the result."""
     tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized)
@@ -103,7 +103,7 @@ def test_factors_of_rows_of_0(tmp_path):
     assert torch.equal(by, by.clamp(min=1e-30))
 
 
-@pytest.mark.parametrize("calls", [-3, 0, 1, 2, 7])
+@for_each("calls", [-3, 0, 1, 2, 7])
 def test_sums_of_an_imatrix(calls):
     """Divided by the calls of a legacy file if there were any, else by the count of each row; 1 where that is 0."""
     for tensor in open_checkpoint(case("imatrix").release).tensors.values():
@@ -133,7 +133,7 @@ FORMULAS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("formula", "names", "numbers"), FORMULAS)
+@for_each(("formula", "names", "numbers"), FORMULAS)
 def test_parentheses_only_where_they_are_needed(formula, names, numbers):
     """The text has the value of the formula by Python's own rules."""
     found = Element(lambda name: named(name, GIVEN[name])).of(formula)
@@ -148,7 +148,7 @@ NOTES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NOTES)
+@for_each("name", NOTES)
 def test_how_codes_and_zero_points_are_stored(name):
     symbol, note = NOTES[name]
     tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized)
@@ -168,7 +168,7 @@ def test_scales_rounded_up_to_powers_of_two(tmp_path):
         assert (float(there.value), float(there.numbers["s"])) == (power, power)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "sizes"),
     [((6, 12), (3, 6)), ((6, 16), (3, 8)), ((8, 12), (4, 6)), ((8, 16), None), ((6, 20), None), ((5, 12), None)],
 )  # fmt: skip

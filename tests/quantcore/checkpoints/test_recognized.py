@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from releases import release
 from safetensors.torch import load_file, save_file
 
@@ -41,8 +42,8 @@ def of_torchao(quantized, folder):
     return saved(folder, tensors, metadata, quantization_config={"quant_method": "torchao"}).tensors["m.weight"]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("kind", ["nvfp4", "e4m3fn", "fp4"])
+@for_each("shape", SHAPES, ids=str)
+@for_each("kind", ["nvfp4", "e4m3fn", "fp4"])
 def test_torchao_in_tiles(kind, shape, tmp_path):
     from torchao.prototype.mx_formats.mx_tensor import MXTensor  # slow to import, here and below
     from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
@@ -56,8 +57,8 @@ def test_torchao_in_tiles(kind, shape, tmp_path):
     assert_reads(of_torchao(made, tmp_path), made.dequantize(torch.float32))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("form", ["matrix", "row of bytes"])
+@for_each("shape", SHAPES, ids=str)
+@for_each("form", ["matrix", "row of bytes"])
 def test_modelopt_in_tiles(form, shape, tmp_path):
     """Scales as ModelOpt's enable_swizzle_layout leaves them, padded, or as one row of bytes."""
     from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor

@@ -9,6 +9,7 @@ import pytest
 import torch
 from checkpoint_cases import case, changed, sound
 from checkpoint_damage import damage_json, damage_safetensors
+from grid import for_each
 from releases import compressed, release
 
 from quantcore.checkpoints import open_checkpoint
@@ -30,7 +31,7 @@ def rivals_of(name, tensor=Q, index=(5, 42)):
     return {rival.key: rival for rival in opened(name).tensors[tensor].rivals(index)}
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_a_reading_is_one_reader(given):
     """In each reading, a cell's origin and its row give the same value, since both come from one layout."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(3)
@@ -46,7 +47,7 @@ def test_a_reading_is_one_reader(given):
             assert np.array_equal(np.float32(found.value), values[index].numpy(), equal_nan=True), reading.key
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_what_changes_nothing_is_not_shown(given):
     """The counts are correct over all rows, and a reading that changes no element is left out."""
     checkpoint = open_checkpoint(given.release)
@@ -80,7 +81,7 @@ def test_other_readings_of_the_golden_checkpoints(name):
     assert np.array_equal(reading.layout.values().numpy(), given.expected[f"{tensor.name}|{role}"])
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_float32_is_what_the_library_rounds(given):
     tensors = open_checkpoint(given.release).tensors
     for name in given.record["tensors"]:
@@ -163,7 +164,7 @@ def test_a_stored_15(tmp_path):
     assert set(warning.rivals) <= set(found)
 
 
-@pytest.mark.parametrize(("bits", "columns"), [(3, 40), (5, 40), (6, 20), (7, 20), (4, 40), (8, 20), (2, 40)])
+@for_each(("bits", "columns"), [(3, 40), (5, 40), (6, 20), (7, 20), (4, 40), (8, 20), (2, 40)])
 def test_both_packings_of_one_width(bits, columns, tmp_path):
     """40 codes of 3 bits take 4 words in either packing, so only the version tells them apart; 4 bits have one packing."""
     each = 32 // bits
@@ -216,7 +217,7 @@ def test_experts_have_another_shape_in_transformers():
     assert outside.origin is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "index", "rows"),
     [
         ((8, 16), (3, 3), (0, 8)),

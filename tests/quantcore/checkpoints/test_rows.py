@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from releases import release
 from safetensors.torch import save_file
 
@@ -45,7 +46,7 @@ def cut(whole, part):
     return found if part.rows is None else found[slice(*part.rows)]
 
 
-@pytest.mark.parametrize("name", PARTS)
+@for_each("name", PARTS)
 def test_a_part_is_what_its_words_say(name):
     part, whole = PARTS[name], np.arange(math.prod(SHAPE)).reshape(SHAPE)
     mine = cut(whole, part)
@@ -68,7 +69,7 @@ def assert_rows(layout, part, whole):
         assert np.array_equal(out.numpy(), wanted[start:stop]), (str(part), start, stop)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@for_each("name", PARTS)
 def test_rows_of_a_plain_tensor(name, tmp_path):
     whole = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
     part = PARTS[name]
@@ -83,8 +84,8 @@ def test_rows_of_a_plain_tensor(name, tmp_path):
 WHOLE = [Part("w"), Part("w", rows=(3, 8, 1)), Part("w", rows=(1, 8, 2)), Part("w", rows=(0, 7, 3)), Part("w", transposed=True)]
 
 
-@pytest.mark.parametrize("name", ["gguf_legacy", "gptq_v2_4bit_g128_sym", "hqq_4bit_axis1", "ct_nvfp4", "bnb_nf4"])
-@pytest.mark.parametrize("part", WHOLE, ids=str)
+@for_each("name", ["gguf_legacy", "gptq_v2_4bit_g128_sym", "hqq_4bit_axis1", "ct_nvfp4", "bnb_nf4"])
+@for_each("part", WHOLE, ids=str)
 def test_rows_of_quantized_matrices(part, name):
     given = case(name)
     opened = open_checkpoint(given.release)
@@ -121,7 +122,7 @@ def test_scalars_vectors_and_what_is_too_large(tmp_path, monkeypatch):
             rows_of(layout, part)
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0, 12), (0, 1), (3, 9), (5, 6), (11, 12), (7, 12)])
+@for_each(("start", "stop"), [(0, 12), (0, 1), (3, 9), (5, 6), (11, 12), (7, 12)])
 def test_parts_that_are_put_together(start, stop, tmp_path):
     """Any rows of a fused weight: gate and up one after the other, or by turns, from experts, transposed or not."""
     generator = np.random.default_rng(2)
@@ -279,7 +280,7 @@ def test_the_order_of_a_record():
     assert PairRecord({}).order == "as stored"
 
 
-@pytest.mark.parametrize("shape", [(1, 256), (1, 257), (1, 700), (3, 256), (3, 300), (300, 300), (2, 70_000)])
+@for_each("shape", [(1, 256), (1, 257), (1, 700), (3, 256), (3, 300), (300, 300), (2, 70_000)])
 def test_sums_of_blocks(shape):
     """Blocks of 256 columns of a line, of a vector as of a matrix; the flat index counts from the start given."""
     generator = np.random.default_rng(4)

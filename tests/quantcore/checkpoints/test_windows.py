@@ -1,10 +1,10 @@
 """Windows: some rows of a weight as a result, bit for bit equal to the weight's, read from these rows' bytes only."""
 
-
 import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, cases, sound
+from grid import for_each
 from releases import release
 
 import quantcore as qc
@@ -29,7 +29,7 @@ def planes(shape):
     return {tuple(0 for _ in shape[:-2]), tuple(n - 1 for n in shape[:-2])}
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_windows_are_those_of_the_whole(given):
     for tensor in open_checkpoint(given.release).tensors.values():
         height, width = plane_shape(tensor.shape)
@@ -120,7 +120,7 @@ def _maps_by_parts(tensor, x, view, rows_at_once):
     return joined(parts)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", ["ct_fp8_block", "bnb_nf4", "gptq_v1_4bit_g32_asym_desc_act", "gguf_k", "hqq_4bit_axis0"]
 )
 def test_joined_maps_are_those_of_the_whole(name, monkeypatch):
@@ -163,7 +163,7 @@ def test_reduced_values_show_the_largest_and_the_worst():
     assert "largest |value|" in alone.legend
 
 
-@pytest.mark.parametrize("given", cases(""), ids=str)
+@for_each("given", cases(""), ids=str)
 def test_every_checkpoint_that_opens_is_listed(given):
     try:
         checkpoint = open_checkpoint(given.release)

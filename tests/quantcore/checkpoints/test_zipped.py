@@ -3,12 +3,13 @@
 import io
 import os
 import pickle
-import time
 import zipfile
 
 import numpy as np
 import pytest
 import torch
+from bounded import in_seconds
+from grid import for_each
 
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
@@ -165,15 +166,14 @@ TORCH = {
 }
 
 
-@pytest.mark.parametrize("what", TORCH)
+@for_each("what", TORCH)
 def test_torch_is_refused(what, tmp_path, monkeypatch):
     content, words = TORCH[what]
     monkeypatch.chdir(tmp_path)
-    start = time.process_time()
-    with pytest.raises(QuantError) as caught:
-        open_checkpoint(_pt(content, tmp_path))
-    assert words in str(caught.value)
-    assert time.process_time() - start < 5
+    with in_seconds(15):
+        with pytest.raises(QuantError) as caught:
+            open_checkpoint(_pt(content, tmp_path))
+        assert words in str(caught.value)
     assert not (tmp_path / "evil").exists()
 
 
@@ -201,10 +201,8 @@ def test_zip_files_that_inflate(tmp_path):
         member.write(header.getvalue())
         for _ in range(64):
             member.write(bytes(2**24))
-    start = time.process_time()
-    with pytest.raises(QuantError, match=r"1,073\.7 MB once unpacked"):
+    with in_seconds(5), pytest.raises(QuantError, match=r"1,073\.7 MB once unpacked"):
         open_checkpoint(tmp_path / "x.npz")
-    assert time.process_time() - start < 1
 
 
 def test_damaged_zip_files(tmp_path):

@@ -1,6 +1,7 @@
 """Why two libraries differ: adopting what a reason names turns one library's code into the other's."""
 
 import dataclasses
+import functools
 import importlib
 import itertools
 import json
@@ -12,6 +13,7 @@ import golden_cases as golden
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
@@ -26,6 +28,12 @@ def compared(x, text, a, b):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return qc.compare(x, qc.Scheme.parse(text), C[a], C[b])
+
+
+@functools.cache
+def recorded(name, text, a, b):
+    """Two libraries on a sample; three tests ask for each pair."""
+    return compared(torch.from_numpy(golden.array(SAMPLES[name])), text, a, b)
 
 
 def recorded_pairs(name):
@@ -88,13 +96,12 @@ def at(result):
     return result.scheme.rules
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each("name", SAMPLES)
 def test_reasons_turn_recorded_codes_into_each_other(name):
-    x = torch.from_numpy(golden.array(SAMPLES[name]))
     seen = set()
     for one, other in recorded_pairs(name):
         codes = [golden.array(case["codes"]).astype(np.int64) for case in (one, other)]
-        found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
+        found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         whole = ~np.isin(codes[0], NO_INTEGER) & ~np.isin(codes[1], NO_INTEGER)
         assert np.array_equal(found.differs.numpy()[whole], (codes[0] != codes[1])[whole])
         assert torch.equal(found.behind >= 0, found.differs)
@@ -120,11 +127,10 @@ def mixed_by_hand(found, cells, names):
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each("name", SAMPLES)
 def test_reasons_cover_what_differs(name):
-    x = torch.from_numpy(golden.array(SAMPLES[name]))
     for one, other in recorded_pairs(name):
-        found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
+        found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         assert sum(r.count for r in found.reasons) == found.count == int(found.differs.sum())
         assert torch.equal(found.behind >= 0, found.differs)
         for reason in found.reasons:
@@ -140,12 +146,11 @@ def test_reasons_cover_what_differs(name):
             assert found.reason_at(tuple(index)) is None
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each("name", SAMPLES)
 def test_choices_turn_one_parameter_into_the_other(name):
-    x = torch.from_numpy(golden.array(SAMPLES[name]))
     explained = 0
     for one, other in recorded_pairs(name):
-        found = compared(x, str(golden.scheme_of(one)), one["convention"], other["convention"])
+        found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         for reason in found.reasons:
             parameters = [p for p in ("scale", "zero_point") if p in reason.ingredients]
             if not parameters:
@@ -222,7 +227,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@for_each("example", EXAMPLES)
 def test_reasons_in_words(example):
     x, text, a, b, kinds, parts = EXAMPLES[example]
     found = compared(x, text, a, b)
@@ -306,7 +311,7 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
     assert torch.equal(part.behind, whole.behind)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 9])
+@for_each("most", [1, 2, 3, 4, 5, 9])
 def test_the_first_differences_of_a_large_tensor(most):
     """More elements than are read at once."""
     found, n = compared([[1.0, 2.0]], "int8", "onnxruntime", "onnx"), 1_100_000

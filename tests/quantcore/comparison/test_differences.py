@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import in_parts, some
 
 import quantcore as qc
@@ -571,7 +572,7 @@ PRESETS = set(qc.PRESETS) & set(ALL)
 GIVEN = qc.Given(0.3, 3)
 
 
-@pytest.mark.parametrize("name", some(CONVENTIONS, 2))
+@for_each("name", some(CONVENTIONS, 2))
 def test_what_is_said_is_what_happens(name):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
     for text, scheme in ALL.items():
@@ -683,7 +684,7 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@pytest.mark.parametrize("name", some(CONVENTIONS, 2))
+@for_each("name", some(CONVENTIONS))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
     for text, scheme in ALL.items():
@@ -790,9 +791,9 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "sentence"), CHANGED)
-@pytest.mark.parametrize("text", ["int8", "uint4 asymmetric", "int8 given(0.3)"])
-@pytest.mark.parametrize("overflow", ["saturate", "wrap"])
+@for_each(("rule", "sentence"), CHANGED)
+@for_each("text", ["int8", "uint4 asymmetric", "int8 given(0.3)"])
+@for_each("overflow", ["saturate", "wrap"])
 def test_choices_that_a_user_changes(rule, sentence, text, overflow):
     scheme = qc.Scheme.parse(f"{text} per_channel textbook(rounding={rule},overflow={overflow})")
     phrases = qc.differences(scheme)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from claims import Evidence
+from grid import for_each
 from parts import in_parts
 
 import quantcore as qc
@@ -357,8 +358,8 @@ def test_what_a_reason_says_is_what_happens(part):
     assert len(seen) > 5
 
 
-@pytest.mark.parametrize("name", ["gguf.Q4_0", "gguf.Q4_1", "torchao.nf4.scales"])
-@pytest.mark.parametrize("scheme", ["int4 per_group(32) given(0.5)", "uint4 asymmetric per_group(32)"])
+@for_each("name", ["gguf.Q4_0", "gguf.Q4_1", "torchao.nf4.scales"])
+@for_each("scheme", ["int4 per_group(32) given(0.5)", "uint4 asymmetric per_group(32)"])
 def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, scheme):
     """Quarters, so that half of the quotients by 0.5 are ties; either library may come first."""
     x, seen = np.r_[np.arange(-15, 16) / 4, -4].astype(f32)[None], set()
@@ -375,8 +376,8 @@ def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, sche
     assert seen
 
 
-@pytest.mark.parametrize("zero_point", [0, 1])
-@pytest.mark.parametrize("pair", [("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")])
+@for_each("zero_point", [0, 1])
+@for_each("pair", [("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")])
 def test_ties_of_one_library_or_of_both(pair, zero_point):
     """Products that are halves in float32, or next to them."""
     x, seen = (f32(0.3) * (np.arange(-12, 24) + f32(0.5)))[None], set()

@@ -10,6 +10,7 @@ import golden_cases as golden
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.conventions import KERNELS
@@ -65,7 +66,7 @@ def test_every_library_is_recorded():
     assert set(qc.INTEGER_CONVENTIONS) - set(LIBRARIES) == {"textbook", "aimet.2024.Quantize"}
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@for_each("name", LIBRARIES)
 def test_integers_of_the_library(name):
     wrong = {case["id"]: words for case in golden.cases(name) if (words := differences(case))}
     assert not wrong, (
@@ -80,7 +81,7 @@ def spread(parameters, block, shape):
     return parameters[tuple(slice(0, n) for n in shape)]
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@for_each("name", LIBRARIES)
 def test_dequantized_is_the_library_s(name):
     for case in golden.cases(name):
         if case.get("dequant_kind", "").startswith("canonical"):
@@ -104,7 +105,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("call", golden.kernels()[1])
+@for_each("call", golden.kernels()[1])
 def test_kernel(call):
     records, formulas = golden.kernels()
     kernel = KERNELS[FAMILIES[formulas[call]]]
@@ -122,7 +123,7 @@ def test_kernel(call):
     assert compared >= 300
 
 
-@pytest.mark.parametrize("letter", KERNELS)
+@for_each("letter", KERNELS)
 def test_kernels_are_told_apart(letter):
     """The recorded ties tell all kernels apart, so one under the wrong letter would fail."""
     records, _formulas = golden.kernels()
@@ -195,7 +196,7 @@ def test_every_choice_is_changed():
     assert set(CHANGES) == set(CHOICES)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("choice", "name", "value"),
     [(choice, *change) for choice, changes in CHANGES.items() for change in changes],
 )
@@ -235,7 +236,7 @@ def aimet_sample():
     return x
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("convention", "text", "offset", "ends", "codes"),
     [
         ("aimet.2024.Quantize", "uint8 asymmetric", -161, (-2.1169, 1.2360),
@@ -294,7 +295,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shape", "words"), REFUSED)
+@for_each(("text", "shape", "words"), REFUSED)
 def test_what_the_library_refuses(text, shape, words):
     scheme = qc.Scheme.parse(text)
     with pytest.raises(qc.QuantError, match=words) as raised:
@@ -305,7 +306,7 @@ def test_what_the_library_refuses(text, shape, words):
     assert str(scheme.convention) in str(raised.value)
 
 
-@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
+@for_each("name", qc.INTEGER_CONVENTIONS)
 def test_only_the_textbook_refuses_nan(name):
     """brevitas and onnxruntime's tool refuse the scale that NaN leads to, but not NaN with a given scale."""
     fmt, symmetric = {
@@ -334,7 +335,7 @@ def test_scales_that_libraries_refuse():
             qc.apply(x, qc.Scheme.parse(text))
 
 
-@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
+@for_each("name", qc.INTEGER_CONVENTIONS)
 def test_text_of_a_convention(name):
     convention = qc.CONVENTIONS[name]
     assert str(convention) == name
@@ -348,7 +349,7 @@ def test_text_of_a_convention(name):
             assert qc.Scheme.parse(f"int4 {changed}").convention == changed
 
 
-@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
+@for_each("name", qc.INTEGER_CONVENTIONS)
 def test_every_record_names_its_sources(name):
     convention = qc.CONVENTIONS[name]
     assert convention.library
@@ -371,8 +372,8 @@ EXACT = {  # in Python's exact arithmetic
 }
 
 
-@pytest.mark.parametrize("rounding", EXACT)
-@pytest.mark.parametrize(
+@for_each("rounding", EXACT)
+@for_each(
     "text",
     [
         "int8 given(0.25,0) {}",

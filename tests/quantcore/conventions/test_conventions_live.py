@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -74,9 +75,9 @@ OBSERVED = {"int8": torch.qint8, "uint8": torch.quint8}
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # deprecated, still deployed
-@pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize("fmt", OBSERVED)
-@pytest.mark.parametrize("call", ["torch.fake_quantize", "torch.quantize_per_channel"])
+@for_each("symmetry", ["symmetric", "asymmetric"])
+@for_each("fmt", OBSERVED)
+@for_each("call", ["torch.fake_quantize", "torch.quantize_per_channel"])
 def test_torch(call, fmt, symmetry):
     from torch.ao.quantization import PerChannelMinMaxObserver
 
@@ -116,7 +117,7 @@ def test_torch_per_tensor(fmt):
         assert torch.equal(result.codes, theirs)
 
 
-@pytest.mark.parametrize("z", [-128, -5, 0, 3, 127])
+@for_each("z", [-128, -5, 0, 3, 127])
 def test_torch_cast_of_what_is_too_large(z):
     """Per channel, the rounded value is first cast to int64; beyond 2^63 it becomes the lowest code."""
     x = torch.tensor([[1e30, -1e30, float("inf"), float("-inf"), float("nan"), 9.3e17, 0.25]]).repeat(2, 1)
@@ -134,7 +135,7 @@ def test_torch_cast_of_what_is_too_large(z):
     assert torch.equal(per_tensor.codes, torch.round(one / 0.1).to(torch.int32).add(z).to(torch.int8))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "int8 symmetric",
@@ -163,7 +164,7 @@ def test_torchao(text):
         check(ours(x, "torchao.no_clipping_err", text), scale, zero_point, codes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "int8 symmetric",
@@ -189,7 +190,7 @@ def test_compressed_tensors(text):
     check(ours(x, "compressed_tensors", text), scale, zero_point, codes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "int8 symmetric",
@@ -280,8 +281,8 @@ def test_quanto(fmt, qtype):
     check(ours(x, "quanto", f"{fmt} symmetric"), scale, torch.zeros(len(x)), codes)
 
 
-@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
-@pytest.mark.parametrize("round_zero", [False, True])
+@for_each("bits", [2, 3, 4, 5, 6, 8])
+@for_each("round_zero", [False, True])
 def test_hqq(bits, round_zero):
     quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
     x = both()

@@ -6,7 +6,7 @@ import warnings
 from functools import cache
 
 import numpy as np
-import pytest
+from grid import for_each
 from places import GOLDEN
 
 import quantcore as qc
@@ -117,14 +117,14 @@ NOT_RECORDED = AS_BYTES | {
 }
 
 
-@pytest.mark.parametrize("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
+@for_each("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
 def test_exact(preset):
     assert cases(preset), f"nothing is recorded for {preset}"
     words = [line for case in cases(preset) for line in differences(case, scheme_of(case))]
     assert not words, "\n".join(words)
 
 
-@pytest.mark.parametrize("preset", qc.PRESETS)
+@for_each("preset", qc.PRESETS)
 def test_text_round_trips(preset):
     scheme = qc.PRESETS[preset]
     assert qc.Scheme.parse(str(scheme)) == scheme
@@ -200,7 +200,7 @@ def changed(scheme, choice, value):
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**{choice: value}))
 
 
-@pytest.mark.parametrize(("preset", "choice", "value"), CHANGES)
+@for_each(("preset", "choice", "value"), CHANGES)
 def test_choice_is_read(preset, choice, value):
     """A preset with this choice changed fails on a recorded case."""
     told = [
@@ -209,7 +209,7 @@ def test_choice_is_read(preset, choice, value):
     assert told, f"no recorded case tells {choice}={value} from {qc.PRESETS[preset].convention}"
 
 
-@pytest.mark.parametrize(("preset", "choice", "value"), CHANGES_OF_SCALES)
+@for_each(("preset", "choice", "value"), CHANGES_OF_SCALES)
 def test_choice_of_scales_is_read(preset, choice, value):
     told = []
     for case in cases(preset):

@@ -4,12 +4,13 @@ import warnings
 
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import Search
 
-each_preset = pytest.mark.parametrize("preset", qc.PRESETS)
+each_preset = for_each("preset", qc.PRESETS)
 SHAPE = (64, 256)
 ODD_SHAPES = [(1, 1), (5,), (3, 33), (2, 100), (2, 3, 31)]
 # families that allow a short last block; others refuse sizes that their blocks do not divide
@@ -117,8 +118,8 @@ def test_on_the_grid(preset):
     assert int(result.codes.max()) <= scheme.format.qmax
 
 
-@pytest.mark.parametrize("shape", [(64, 256), (256, 1024)])
-@pytest.mark.parametrize(
+@for_each("shape", [(64, 256), (256, 1024)])
+@for_each(
     ("preset", "each", "whole"),
     [
         ("torchao.mxfp4", 4.25, 0), ("torchao.mxfp6_e2m3", 6.25, 0), ("torchao.mxfp8_e4m3", 8.25, 0),

@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -66,8 +67,8 @@ def check(x, mine, theirs, what):
         )
 
 
-@pytest.mark.parametrize("mode", ["FLOOR", "EVEN", "CEIL", "RCEIL"])
-@pytest.mark.parametrize("name", MX_FORMATS)
+@for_each("mode", ["FLOOR", "EVEN", "CEIL", "RCEIL"])
+@for_each("name", MX_FORMATS)
 def test_torchao_mx(name, mode):
     mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
     from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3, DTYPE_FP6_E3M2
@@ -200,8 +201,8 @@ def test_torchao_nf4(size):
         check(part, result.dequantized, made.get_original_weight(), "dequantized")
 
 
-@pytest.mark.parametrize("mode", ["even", "nearest"])
-@pytest.mark.parametrize("name", [*MX_FORMATS, "mxint8", "mxint4"])
+@for_each("mode", ["even", "nearest"])
+@for_each("name", [*MX_FORMATS, "mxint8", "mxint4"])
 def test_microxcaling(name, mode):
     mx_ops = pytest.importorskip("mx.mx_ops")
     element = {"mxfp4": "fp4_e2m1"}.get(name, name[2:])
@@ -212,7 +213,7 @@ def test_microxcaling(name, mode):
         check(x, result.dequantized, theirs, "values")
 
 
-@pytest.mark.parametrize("name", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0"])
+@for_each("name", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0"])
 def test_gguf(name):
     gguf = pytest.importorskip("gguf")
     x = hard_rows(512 if name.startswith("TQ") else 64)
@@ -235,8 +236,8 @@ def test_gguf(name):
         check(x, result.codes, np.concatenate([nibbles & 15, nibbles >> 4], 1), "codes")
 
 
-@pytest.mark.parametrize("size", [64, 128, 256])
-@pytest.mark.parametrize("name", ["nf4", "fp4"])
+@for_each("size", [64, 128, 256])
+@for_each("name", ["nf4", "fp4"])
 def test_bitsandbytes(name, size):
     functional = pytest.importorskip("bitsandbytes.functional")
     for shape in ((ROWS, 64), (ROWS, 61), (3, 7), (1, 1)):

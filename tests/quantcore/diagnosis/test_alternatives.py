@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore import diagnosis
@@ -25,7 +26,7 @@ def test_every_granularity_but_per_tensor_has_several_blocks(shape):
     assert not flat or max(flat) == max(s for s in alternatives.SIZES if s < torch.Size(shape).numel())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("setting", "granularity", "symmetric", "shrink", "changes"),
     [
         ("min_max", "per_channel(0)", True, 1.0, 0), ("min_max", "per_channel(0)", True, 0.7, 1),
@@ -54,7 +55,7 @@ def test_a_range_that_ends_at_0_includes_it():
         assert "zero_point_clamped" not in {f.kind for f in qc.diagnose(result)}
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (4, 32), (3, 2), (2, 4, 8), (2, 3, 1, 9)])
+@for_each("shape", [(), (5,), (4, 32), (3, 2), (2, 4, 8), (2, 3, 1, 9)])
 def test_which_granularities_are_offered(shape):
     """Every shape of block made of lengths 1, a power of two or the whole axis is one of five kinds, or not offered."""
     powers = [2**k for k in range(1, 11)]
@@ -74,7 +75,7 @@ def test_which_granularities_are_offered(shape):
     assert flat == ({size for size in powers if size < torch.Size(shape).numel()} if rank > 1 else set())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("trials", "kept"),
     [([], None), ([("torchao", 10.0)], 0), ([("textbook", 20.0), ("torchao", 17.0)], 1),
      ([("textbook", 20.0), ("torchao", 16.9)], 0), ([("torchao", 18.0), ("textbook", 20.0), ("torchao", 18.5)], 2),
@@ -89,7 +90,7 @@ def context_of(x, text):
     return Context(qc.apply(torch.as_tensor(x, dtype=torch.float32), qc.Scheme.parse(text)), unfit=lambda _: False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "text"),
     [((8, 64), "int4"), ((8, 64), "int4 per_group(8)"), ((8, 64), "uint4 asymmetric per_group(16)"), ((8, 64), "int4 per_channel(1)"),
      ((4, 3, 32), "int8 per_group(4, axis=0)"), ((512, 3), "int4 per_channel(0)"), ((300,), "int3 per_group(32)"),
@@ -154,7 +155,7 @@ def test_the_range_of_a_tensor_made_narrower(x, shrink, low, high):
     assert alternatives.shrunk(context_of(x, "int8"), shrink) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("now", "then", "words"),
     [("int4", "int4 per_channel(0)", "one scale per row (axis 0)"), ("int4", "int4 per_channel(1)", "one scale per column (axis 1)"),
      ("int4 per_channel(0)", "int4", "one scale for all elements"), ("int4", "int4 per_group(16)", "one scale per 16 elements along axis 1"),
@@ -172,7 +173,7 @@ def test_what_another_scheme_does_differently_in_words(now, then, words):
 SCHEMES = [qc.Scheme.parse(f"int4 {text}") for text in ("per_group(16)", "per_channel(0)", "per_group(8)", "torchao")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sqnr", "gain", "bits", "best"),
     [((30, 31, 32, 20), 3, 99, 2), ((30, 31.6, 32, 20), 3, 99, 1), ((31.5, 31.6, 32, 20), 3, 99, 0), ((31.4, 31.5, 32, 20), 3, 99, 1),
      ((33, 31, 34, 20), 3, 7, 0), ((33, 31, 34, 20), 3, 6, 0), ((33, 31, 34, 20), 3, 5.9, 1), ((30, 31, 32, 20), 99, 99, None),
@@ -198,8 +199,8 @@ def test_nothing_is_better_than_no_error():
     assert context.best(SCHEMES[:1], 0.0) is None
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (4, 6), (3, 8), (2, 3, 4), (3, 2, 2, 3)])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 12])
+@for_each("shape", [(), (7,), (4, 6), (3, 8), (2, 3, 4), (3, 2, 2, 3)])
+@for_each("size", [1, 2, 3, 4, 6, 12])
 def test_a_run_of_elements_is_shown_as_a_box_if_it_is_one(shape, size):
     x = torch.zeros(shape)
     context = context_of(x, f"int8 per_flat_group({size})")
@@ -226,8 +227,8 @@ def test_fixes_that_take_more_storage_say_so_and_do_not_count_as_reached():
     assert diagnosis._reaches(none, context) == -math.inf
 
 
-@pytest.mark.parametrize("reached", [-math.inf, 12.0])
-@pytest.mark.parametrize(
+@for_each("reached", [-math.inf, 12.0])
+@for_each(
     ("x", "text"),
     [("steep", "int4"), ("steep", "int4 fixed(-20, 20)"), ("tails", "int3"), ("tails", "int3 per_channel(0)"), ("steep", "e2m1 fixed(-9, 9)"),
      ("shifted", "uint4 per_channel(1) fixed(-9, 9)"), ("tails", "int3 per_channel(0) min_mse")],
@@ -257,8 +258,8 @@ def test_what_promises_most_is_computed(x, text, reached):
     assert [f[2] for f in found] == pytest.approx([w[2] for w in wanted])
 
 
-@pytest.mark.parametrize("others", [0.3, 1])
-@pytest.mark.parametrize("text", ["int4 torchao", "uint4 asymmetric torchao", "int4 compressed_tensors", "int8 asymmetric onnxruntime"])
+@for_each("others", [0.3, 1])
+@for_each("text", ["int4 torchao", "uint4 asymmetric torchao", "int4 compressed_tensors", "int8 asymmetric onnxruntime"])
 def test_the_library_s_own_scheme_is_computed_and_the_textbook_s_if_it_gains_too_little(text, others):
     """A scale per row gains much if one row is larger than the others, and next to nothing if none is."""
     x = np.random.default_rng(0).uniform(-1, 1, (32, 1024)) * np.where(np.arange(32), others, 1)[:, None]

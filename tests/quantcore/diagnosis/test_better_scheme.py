@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore.diagnosis import alternatives
@@ -50,7 +51,7 @@ def reached(x, scheme, findings):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("distribution", "parameters", "shape", "scheme"),
     [("bimodal", {}, (8, 200), "int2"), ("outlier_channel", {}, (3, 200), "int4"),
      ("sparse", {"density": 0.3}, (4, 3), "int2 per_channel(0)"), ("normal", {"mean": -2.0}, (32, 3), "int2 asymmetric"),

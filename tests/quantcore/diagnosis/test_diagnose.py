@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore import tensors
@@ -37,7 +38,7 @@ def test_every_kind_has_an_example_and_a_near_one():
     assert {name for kind in KINDS.values() for name in kind.follows} <= set(KINDS)
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@for_each("kind", EXAMPLES)
 def test_example_shows_its_kind_first(kind):
     example = EXAMPLES[kind]
     findings = found(example.load(), example.scheme)
@@ -46,7 +47,7 @@ def test_example_shows_its_kind_first(kind):
     assert str(scheme) == str(qc.Scheme.parse(str(scheme)))
 
 
-@pytest.mark.parametrize("convention", qc.INTEGER_CONVENTIONS)
+@for_each("convention", qc.INTEGER_CONVENTIONS)
 def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(convention):
     """A float zero point or a minimum may be any number."""
     x, told = RNG.normal(size=(8, 32)).astype(np.float32), set()
@@ -81,7 +82,7 @@ def test_a_group_may_be_a_whole_row(shape):
     assert str(only("outlier_element", x, "int4").fix) == "int4 symmetric per_group(32) min_max textbook"
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@for_each("kind", EXAMPLES)
 def test_finding_is_well_formed(kind):
     x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
     for finding in found(x, scheme):
@@ -103,7 +104,7 @@ LEAST_DB = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@for_each("kind", EXAMPLES)
 def test_fix_is_better_when_computed_anew(kind):
     x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
     finding = only(kind, x, scheme)
@@ -127,7 +128,7 @@ def test_fix_is_better_when_computed_anew(kind):
     assert str(finding.gain).count("→") == 1
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@for_each("kind", EXAMPLES)
 def test_fixed_scheme_no_longer_has_the_finding(kind):
     x = EXAMPLES[kind].load()
     fix = only(kind, x, EXAMPLES[kind].scheme).fix
@@ -183,7 +184,7 @@ NEAR = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "x", "scheme"), [(k, *pair) for k, pairs in NEAR.items() for pair in pairs])
+@for_each(("kind", "x", "scheme"), [(k, *pair) for k, pairs in NEAR.items() for pair in pairs])
 def test_near_one_has_it_not(kind, x, scheme):
     assert kind not in [f.kind for f in found(x, scheme)]
 
@@ -327,8 +328,8 @@ SCHEMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("name", ODD)
+@for_each("scheme", SCHEMES)
+@for_each("name", ODD)
 def test_odd_tensors(name, scheme):
     try:
         result = qc.apply(ODD[name], qc.Scheme.parse(scheme))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -21,8 +22,8 @@ def found(x, text):
     return {finding.kind: finding for finding in qc.diagnose(qc.apply(x, scheme))}
 
 
-@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_flat_group(64)"])
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("granularity", some(["per_channel", "per_tensor", "per_flat_group(64)", "per_group(32)"]))
+@for_each("name", FORMATS)
 def test_nothing_of_healthy_tensors(name, granularity):
     """But with two or three values, a range up to the largest element leaves almost nothing of a normal tensor."""
     for seed in range(3):
@@ -31,7 +32,7 @@ def test_nothing_of_healthy_tensors(name, granularity):
         assert kinds <= (few if name in ("ternary", "binary") else set())
 
 
-@pytest.mark.parametrize("name", qc.PRESETS)
+@for_each("name", some(qc.PRESETS))
 def test_nothing_is_wrong_with_presets_of_healthy_tensors(name):
     for seed in range(3):
         kinds = found(normal((4, 256), seed), qc.PRESETS[name])
@@ -54,8 +55,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("tensor", ODD)
-@pytest.mark.parametrize("name", some([*qc.PRESETS, *FORMATS, "e8m0", "bf16"], 5))
+@for_each("tensor", ODD)
+@for_each("name", some([*qc.PRESETS, *FORMATS, "e8m0", "bf16"], 10))
 def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
     scheme = qc.PRESETS.get(name) or qc.Scheme.parse(name)
     try:
@@ -84,7 +85,7 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
     assert "clipped_too_much" not in found(x, finding.fix)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_zeros_constants_and_subnormals_are_named(name):
     x = normal()
     x[2] = 0.0

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from claims import CLAIMS, check
+from grid import for_each
 from parts import in_parts
 
 import quantcore as qc
@@ -105,13 +106,13 @@ def test_every_kind_is_planted_in_every_family_or_impossible():
         assert len(cases) == len(possible)
 
 
-@pytest.mark.parametrize("kind", PLANTED)
+@for_each("kind", PLANTED)
 def test_what_is_planted_is_found_in_every_family(kind):
     for name, scheme in PLANTED[kind]:
         assert kind in findings(name, scheme), (name, scheme)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_what_is_impossible_is_not_found(family):
     """In all tensors and schemes that are planted for other kinds; the kinds are asked even so."""
     impossible = [kind for kind in KINDS if family in KINDS[kind].impossible]
@@ -139,7 +140,7 @@ SCALES = [("e4m3fn given(1)", 1e-4, False), ("e4m3fn given(1)", 1e5, True), ("fp
           ("uint6 per_group(2) scales(fp16 given(1))", 1e-9, False), ("e5m2 given(1)", 1e-7, False)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("scales", "size", "too_large"), SCALES)
+@for_each(("scales", "size", "too_large"), SCALES)
 def test_scales_that_their_format_cannot_hold(scales, size, too_large):
     x = (NORMAL * size).astype(np.float32)
     result = qc.apply(x, qc.Scheme.parse(f"int4 per_group(32) scales({scales})"))

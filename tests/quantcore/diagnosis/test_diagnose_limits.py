@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from claims import check
+from grid import for_each
 
 import quantcore as qc
 from quantcore.diagnosis import _has_error
@@ -51,7 +52,7 @@ def test_elements_outside_of_a_large_tensor_are_named_by_their_place(shape, gran
     assert outside(context) == [pairs[2], *pairs[:2], *pairs[3:]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "least", "found"), [(1, -0.2, True), (1, 1.2, False), (0, -0.2, True), (-1, -0.9, False), (-1, -1.9, False)]
 )
 def test_negatives_are_lost_where_the_minimum_of_a_block_is_not_negative(low, least, found):
@@ -86,7 +87,7 @@ def test_clipping_must_cost_so_many_times_what_rounding_does(times, found):
     assert ("clipped_too_much" in findings(x, "int8 fixed(-1, 1)")) == found
 
 
-@pytest.mark.parametrize("name", sorted(qc.CONVENTIONS))
+@for_each("name", sorted(qc.CONVENTIONS))
 def test_a_block_of_zeros_is_not_too_small(name):
     """Next to ordinary blocks, whatever scale a library gives it."""
     x = NORMAL[:4, :32].copy()
@@ -99,7 +100,7 @@ def test_a_block_of_zeros_is_not_too_small(name):
         assert not list(tiny_block(Context(result)))
 
 
-@pytest.mark.parametrize("scheme", ["e2m1 per_channel(0)", "nf4 per_channel(0)", "int4 per_channel(0)", "nf4 per_flat_group(64) bitsandbytes.4bit",
+@for_each("scheme", ["e2m1 per_channel(0)", "nf4 per_channel(0)", "int4 per_channel(0)", "nf4 per_flat_group(64) bitsandbytes.4bit",
                                     "e2m1 per_group(16) torchao.nvfp4", "nf4 per_group(32) gguf.TQ2_0"])  # fmt: skip
 def test_rows_of_zeros_are_on_neither_side(scheme):
     """Libraries give them a scale of 1, of 0, or of some small number."""
@@ -111,7 +112,7 @@ def test_rows_of_zeros_are_on_neither_side(scheme):
     assert "one_sided" not in findings(np.zeros((4, 64)), scheme)
 
 
-@pytest.mark.parametrize(("fmt", "other"), [("binary", "uint2"), ("ternary", "uint2"), ("e2m1", "uint4"), ("nf4", "uint4"), ("e3m2", "uint6")])
+@for_each(("fmt", "other"), [("binary", "uint2"), ("ternary", "uint2"), ("e2m1", "uint4"), ("nf4", "uint4"), ("e3m2", "uint6")])
 def test_the_integers_that_one_sided_data_are_better_off_with(fmt, other):
     """Of as many bits, but at least 2."""
     x = np.abs(NORMAL) if fmt != "binary" else np.abs(np.sign(NORMAL) + np.sign(NORMAL[::-1]) + 1)
@@ -150,8 +151,8 @@ def test_negatives_within_half_a_step_are_not_lost_to_a_codebook(values, scale, 
     assert ("negatives_lost" in findings(x * scale, f"codebook({values}) given({scale})")) == found
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize(
+@for_each("axis", [0, 1])
+@for_each(
     ("sizes", "found"),
     [((1, 0.6, 0.4, 0.3, 0.3, 0.2, 0.2, 0.2), True), ((1, 0.5, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2), True),
      ((1, 0.7, 0.5, 0.3, 0.3, 0.3, 0.2, 0.2), False), ((0, 0, 0, 0, 0, 0, 0, 0), False)],
@@ -169,8 +170,8 @@ def test_a_scale_per_channel_must_gain_one_bit(axis, sizes, found):
         assert finding.facts["axis"] == axis
 
 
-@pytest.mark.parametrize(("n", "found"), [(3, False), (4, True), (5, True)])
-@pytest.mark.parametrize("fmt", ["e2m1", "nf4", "int4"])
+@for_each(("n", "found"), [(3, False), (4, True), (5, True)])
+@for_each("fmt", ["e2m1", "nf4", "int4"])
 def test_so_many_elements_of_a_block_are_on_one_side_by_chance(n, found, fmt):
     x = (np.arange(4 * n).reshape(4, n) % 15 + 1) / 15
     x[:, 0] = 1
@@ -188,15 +189,15 @@ def test_half_of_the_values_of_a_table_are_used(scheme, top, found):
     assert ("codes_unused" in findings(x, scheme)) == found
 
 
-@pytest.mark.parametrize(("clipped", "found"), [(False, True), (True, False)])
-@pytest.mark.parametrize("scheme", ["nf4 fixed(-9, 9)", "int4 fixed(-90, 90)", "nf4 per_channel(0) given(9)"])
+@for_each(("clipped", "found"), [(False, True), (True, False)])
+@for_each("scheme", ["nf4 fixed(-9, 9)", "int4 fixed(-90, 90)", "nf4 per_channel(0) given(9)"])
 def test_values_are_not_unused_where_some_are_clipped(scheme, clipped, found):
     x = NORMAL / 4
     x[0, 0] = 900 if clipped else 1
     assert ("codes_unused" in findings(x, scheme)) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("codebook", "way"),
     [("[-3, -2, -1, 0, 1, 2, 3], tie=lower", "down"), ("[-3, -2, -1, 0, 1, 2, 3], tie=upper", "up"),
      ("[-3, -2, -1, 0, 1, 2, 3], tie=away", "away from 0"), ("[0, 1, -1, 2, -2, 3, -3], tie=first", "toward 0"),
@@ -209,8 +210,8 @@ def test_which_way_ties_of_a_codebook_go(codebook, way):
     assert findings(x, f"codebook({codebook}) given(1)")["ties"].facts["way"] == way
 
 
-@pytest.mark.parametrize(("rows", "words"), [((1,), "All elements of row 1 have"), ((1, 3), "All elements of 2 of 5 blocks (first: row 1) have")])
-@pytest.mark.parametrize("name", ["torchao.mxfp4", "torchao.mxfp8_e4m3", "compressed_tensors.mxfp4"])
+@for_each(("rows", "words"), [((1,), "All elements of row 1 have"), ((1, 3), "All elements of 2 of 5 blocks (first: row 1) have")])
+@for_each("name", ["torchao.mxfp4", "torchao.mxfp8_e4m3", "compressed_tensors.mxfp4"])
 def test_blocks_that_are_divided_by_another_number_than_their_scale(name, rows, words):
     """2^-127 is subnormal in float32, and torchao divides by 2^-126 instead."""
     x = np.array(NORMAL[:5, :32])
@@ -232,7 +233,7 @@ def test_an_error_is_fixed_before_anything_else():
     assert "better_scheme" in findings(NORMAL, "int4 fixed(-60, 60)") or "codes_unused" in findings(NORMAL, "int4 fixed(-60, 60)")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "x", "scheme", "fix"),
     [("zero_point_outside", (-100, 100), "int8 given(1, zero_point=128)", "uint8 given(1, zero_point=128)"),
      ("zero_point_outside", (-100, 100), "uint8 given(1, zero_point=-20)", "int8 given(1, zero_point=-20)"),
@@ -263,7 +264,7 @@ def test_a_coarse_scale_that_costs_little_is_not_told(scheme, size, found):
     assert ("scale_out_of_range" in findings(NORMAL * np.float32(size), scheme)) == found
 
 
-@pytest.mark.parametrize(("largest", "found"), [(28, False), (28.0625, True), (21, False), (3, True), (2.625, True), (3.5, True), (4.375, True)])
+@for_each(("largest", "found"), [(28, False), (28.0625, True), (21, False), (3, True), (2.625, True), (3.5, True), (4.375, True)])
 def test_a_stored_scale_may_differ_by_a_quarter(largest, found):
     """Of 1 and 3, the nearest to largest / 7; int4 with a scale a quarter off loses more than 3 dB."""
     x = NORMAL / np.abs(NORMAL).max(1, keepdims=True) * np.float32(largest)
@@ -313,7 +314,7 @@ def test_negatives_are_lost_where_the_smallest_of_all_values_is_0(scale, minimum
     assert finding is None or finding.facts["becomes"] == min(minimum, minimum + 15 * scale)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "scheme", "severity"),
     [(NORMAL, "int8 given(0.004) textbook(overflow=wrap)", "error"), (NORMAL, "uint8 symmetric aimet.2024.Quantize", "error"),
      (NORMAL, "codebook([0, 1, 2])", "error"), (-5 - NORMAL**2, "uint8 asymmetric brevitas", "error"),
@@ -332,7 +333,7 @@ def test_a_scheme_with_an_error_is_no_fix_and_one_with_a_warning_may_be(x, schem
     assert Context(plain).trial(scheme) is None
 
 
-@pytest.mark.parametrize(("zero_point", "found"), [(0, True), (-25, True), (-26, False), (-100, False), (127, True), (128, False), (200, False)])
+@for_each(("zero_point", "found"), [(0, True), (-25, True), (-26, False), (-100, False), (127, True), (128, False), (200, False)])
 def test_codes_on_the_other_side_of_a_given_zero_point(zero_point, found):
     """At least 40 % of the codes, and not all of them, lie below the zero point; the range of x is another matter."""
     x = np.linspace(0, 60, 64)
@@ -383,14 +384,14 @@ def test_elements_above_the_range_are_not_those_that_lose_their_sign(scheme):
     assert finding.boxes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "others"),
     [("codebook([-7, -5, -3, -1, 1, 3, 5, 7]) given(1)", ["int3"]), ("uint4 asymmetric hqq", ["uint4 asymmetric hqq.round_zero", "uint4 asymmetric"]),
      ("uint4 asymmetric per_group(32) gguf.Q4_1", ["uint4 asymmetric per_group(32)"]), ("int8 torchao.nf4.scales", ["int8"]),
      # of as many bits, but at least 2
      ("binary given(4)", ["int2"]), ("codebook([-6, -3, 3, 6]) given(1)", ["int2"]), ("iq4_nl", ["int4"])],
 )  # fmt: skip
-@pytest.mark.parametrize("zeros", [1, 9, 40, 150])
+@for_each("zeros", [1, 9, 40, 150])
 def test_an_exact_0_may_cost_one_decibel(scheme, others, zeros):
     """Few zeros among many values: the codes without an exact 0 are the better ones, with more zeros by less."""
     x = np.random.default_rng(5).uniform(-7, 7, 512)
@@ -412,8 +413,8 @@ def sqnr_db(x, scheme):
     return 10 * math.log10((x.astype(float) ** 2).sum() / (error**2).sum())
 
 
-@pytest.mark.parametrize("name", ["gguf.Q4_0", "gguf.Q5_0", "gguf.Q3_K", "gguf.Q6_K", "gguf.IQ4_NL", "gguf.IQ4_XS", "gguf.Q8_0", "gguf.Q4_1"])
-@pytest.mark.parametrize("sign", [1, -1])
+@for_each("name", ["gguf.Q4_0", "gguf.Q5_0", "gguf.Q3_K", "gguf.Q6_K", "gguf.IQ4_NL", "gguf.IQ4_XS", "gguf.Q8_0", "gguf.Q4_1"])
+@for_each("sign", [1, -1])
 def test_a_scale_below_0_that_underflows_gets_0_and_not_minus_0(name, sign):
     """The scales of these formats have the sign of the element that is the largest."""
     x = sign * np.abs(np.resize(NORMAL, (4, 256))) * 1e-9
@@ -421,8 +422,8 @@ def test_a_scale_below_0_that_underflows_gets_0_and_not_minus_0(name, sign):
     assert " and gets 0. " in finding.sentence
 
 
-@pytest.mark.parametrize(("values", "scale"), [("-7, -2, -1", -0.5), ("-9, -8, -3", -0.5), ("1, 2, 7", 0.5), ("3, 8, 9", 0.5)])
-@pytest.mark.parametrize(("steps", "found"), [(-0.4, False), (-0.6, True)])
+@for_each(("values", "scale"), [("-7, -2, -1", -0.5), ("-9, -8, -3", -0.5), ("1, 2, 7", 0.5), ("3, 8, 9", 0.5)])
+@for_each(("steps", "found"), [(-0.4, False), (-0.6, True)])
 def test_negatives_are_lost_to_a_table_that_a_file_s_scale_turns_around(values, scale, steps, found):
     """Within half the distance of the two lowest values, they round to the lowest even where there is none below it."""
     table = np.sort(np.array([float(v) for v in values.split(",")]) * scale)

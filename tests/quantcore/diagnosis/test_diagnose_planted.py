@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from claims import CLAIMS, check
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -146,7 +147,7 @@ def test_every_kind_is_planted_and_evaluated():
     assert set(PLANTED) == set(KINDS) == set(CLAIMS)
 
 
-@pytest.mark.parametrize("case", some(itertools.product(PLANTED, SHAPES), 4), ids=str)
+@for_each("case", some(itertools.product(PLANTED, SHAPES), 4), ids=str)
 def test_what_is_planted_is_found_in_every_shape(case):
     kind, shape = case
     planted = PLANTED[kind](shape)
@@ -158,13 +159,13 @@ def test_what_is_planted_is_found_in_every_shape(case):
     assert {kind, *KINDS[kind].follows, *LEADS.get(kind, ())} & set(kinds), kinds
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@for_each("kind", EXAMPLES)
 def test_every_sentence_of_the_examples_is_true(kind):
     assert diagnosed(EXAMPLES[kind].load(), EXAMPLES[kind].scheme)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize(
+@for_each("rows", [1, 3])
+@for_each(
     ("size", "scheme"),
     [(1e-40, "int8 per_channel(0) torchao"), (1e-10, "int8 per_channel(0) torch.fake_quantize"),
      (1e-40, "int8 per_channel(0) onnxruntime"), (1e-10, "int8 per_channel(0) aimet.Quantize"),
@@ -184,8 +185,8 @@ def test_what_is_too_small_for_a_library(size, scheme, rows):
 # Outlier channels
 
 
-@pytest.mark.parametrize("scheme", ["int4", "int8", "uint8 asymmetric", "int8 per_channel({other})"])
-@pytest.mark.parametrize(("shape", "axis"), [(s, a) for s in SHAPES for a in outlier_axes(s)], ids=str)
+@for_each("scheme", ["int4", "int8", "uint8 asymmetric", "int8 per_channel({other})"])
+@for_each(("shape", "axis"), [(s, a) for s in SHAPES for a in outlier_axes(s)], ids=str)
 def test_an_outlier_channel_is_found_along_any_axis(shape, axis, scheme):
     other = next(a for a in range(len(shape)) if a != axis)
     x = with_outlier(shape, axis)
@@ -207,7 +208,7 @@ def without(x, axis, channel):
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "shape", [(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (2, 3, 8), (16, 16), (64, 128)], ids=str
 )
 def test_no_false_all_clear_with_a_generated_outlier_channel(shape):
@@ -270,10 +271,10 @@ def test_several_blocks_of_different_constants(bad):
     assert "tiny_block" in {f.kind for f in diagnosed(x, "int8 per_channel(0)")}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "convention", ["textbook", "torch.fake_quantize", "torch.quantize_per_tensor", "onnxruntime"]
 )
-@pytest.mark.parametrize("zero_point", [0, 3])
+@for_each("zero_point", [0, 3])
 def test_where_halves_go_is_read_from_the_codes(convention, zero_point):
     x = (np.arange(24, dtype=np.float32).reshape(4, 6) - 12) / 2
     findings = diagnosed(x, f"int8 asymmetric given(1, zero_point={zero_point}) {convention}")
@@ -302,7 +303,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("shape", LARGE, ids=str)
+@for_each("shape", LARGE, ids=str)
 def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape):
     """Healthy tensors have no findings in these schemes."""
     alarms = []
@@ -396,7 +397,7 @@ def ones(*shape):
     return np.where(np.indices(shape).sum(0) % 2, -0.9, 1.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("n", "times", "found"),
     [(16, 4, True), (16, 3.9, False), (16, 4.1, True), (40, 4, True), (40, 3.9, False), (15, 4.2, False),
      (15, 4.3, True), (8, 7.9, False), (8, 8, True)],
@@ -415,7 +416,7 @@ def test_zeros_are_no_others(others, found):
     assert ("outlier_element" in many(x, "int4")) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("blocks", "bad", "found"),
     [(16, 1, True), (17, 1, False), (33, 2, False), (32, 2, True), (1040, 65, True), (1056, 65, False)],
 )
@@ -549,7 +550,7 @@ def test_of_several_tiny_rows_the_first_scale_and_the_largest_element(scheme):
         assert finding.boxes[0] == ((1, 2), (0, 8))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "x", "scheme"),
     [("wrapped", 10 * ones(20, 20), "int4 given(1) textbook(overflow=wrap)"),
      ("clipped_too_much", 10 * ones(20, 20), "int4 given(1)"),
@@ -577,7 +578,7 @@ def test_what_rounds_to_0_is_not_lost(low, found):
     assert ("negatives_lost" in many(x, "uint8 given(1)")) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "words", "make", "scheme"),
     [("clipped_too_much", ("1 element (3.12 %) lies outside the range and is clipped", "2 elements (6.25 %) lie outside the range and are clipped"),
       lambda n: np.r_[np.full(n, 9.0), ones(32 - n)], "int8 fixed(-1, 1)"),
@@ -598,7 +599,7 @@ def test_what_rounds_to_0_is_not_lost(low, found):
      ("scale_out_of_range", ("1 of 8 mins (12.5 %) is too small for fp16", "2 of 8 mins (25 %) are too small for fp16"),
       lambda n: ones(8, 32) * np.where(np.arange(8) < n, 1e-9, 1)[:, None], "uint4 asymmetric per_group(32) scales(fp16 given(1)) gguf.Q4_1")],
 )  # fmt: skip
-@pytest.mark.parametrize("n", [1, 2])
+@for_each("n", [1, 2])
 def test_one_is_and_two_are(kind, words, make, scheme, n):
     """What follows the subject agrees with it, too (claims.py)."""
     assert many(make(n), scheme)[kind].sentence.startswith(words[n - 1])
@@ -653,7 +654,7 @@ def test_sizes_of_the_examples():
     assert generated == SIZES
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rank", "axis", "places", "words"),
     [(2, 0, [8], "Row 8"), (2, 1, [8], "Column 8"), (2, 1, [3, 8], "Columns 3 and 8"), (2, 0, [1, 3, 8], "Rows 1, 3 and 8"),
      (2, 0, [1, 3, 8, 9], "Rows 1, 3, 8 and 1 more"), (3, 1, [4], "Channel 4 of axis 1"),
@@ -674,7 +675,7 @@ def test_how_numbers_are_written():
     assert record.gains(10.0, math.inf) == "takes the SQNR from 10.0 dB to exact"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "shape", "fix"),
     [("int4 per_group(4)", (8, 256), "int8 per_group(16)"), ("int2 per_group(8)", (8, 256), "int4 per_group(16)"),
      ("int4 per_group(4)", (2, 16), "int8 per_group(16)"), ("int3 per_group(5)", (4, 160), "int8 per_group(32)"),
@@ -697,8 +698,8 @@ def test_the_smallest_of_the_larger_groups_within_the_storage(scheme, shape, fix
     assert qc.apply(x, finding.fix).block == expected.block  # its axis may count from the end
 
 
-@pytest.mark.parametrize(("over", "found"), [(23.8, False), (24.2, True), (24.8, True)])
-@pytest.mark.parametrize("bits", [4, 8, 12])
+@for_each(("over", "found"), [(23.8, False), (24.2, True), (24.8, True)])
+@for_each("bits", [4, 8, 12])
 def test_values_closer_to_the_codes_than_chance_leaves_need_fewer_bits(bits, over, found):
     """±1 plus small errors: 2 bits give the same SQNR. Beyond 6.02 dB per bit plus 24 dB, this is not by chance."""
     rng = np.random.default_rng(0)
@@ -731,8 +732,8 @@ def decibels_of(x, x_hat):
     return 10 * math.log10((x.astype(float) ** 2).sum() / ((x - x_hat).astype(float) ** 2).sum())
 
 
-@pytest.mark.parametrize("scheme", ["int8", "int8 per_channel(0)"])
-@pytest.mark.parametrize(
+@for_each("scheme", ["int8", "int8 per_channel(0)"])
+@for_each(
     ("shape", "near"),
     [((1, 1024), 128), ((4, 512), 32), ((40,), 8),
      ((4, 32), 32), ((256,), 128), ((64,), 32), ((32,), 16), ((16,), 8), ((9, 8), 8), ((3, 128), 128)],

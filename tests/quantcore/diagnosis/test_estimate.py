@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.diagnosis import estimate
@@ -52,7 +53,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "text"), CASES)
+@for_each(("shape", "text"), CASES)
 def test_of_a_small_tensor_the_estimate_is_exact(shape, text):
     """Up to 4,096 elements are all drawn: with min-max, and with the best of the fractions for every block."""
     x, scheme = numbers(shape), qc.Scheme.parse(text)
@@ -94,7 +95,7 @@ def test_few_elements_are_drawn_of_many_axes(shape):
     assert 1 <= math.prod(map(len, estimate._places(shape))) <= 4096
 
 
-@pytest.mark.parametrize("shape", [(4096,), (4097,), (3, 2000), (2000, 3), (64, 64), (65, 64), (40, 6, 50), (9, 8, 7, 30), (50, 50, 50, 9), ()])
+@for_each("shape", [(4096,), (4097,), (3, 2000), (2000, 3), (64, 64), (65, 64), (40, 6, 50), (9, 8, 7, 30), (50, 50, 50, 9), ()])
 def test_which_elements_are_drawn(shape):
     """All of 4,096, else nearly as many, in runs of 8 along the last axis where it is not drawn as a whole."""
     places = estimate._places(shape)
@@ -115,7 +116,7 @@ def test_which_elements_are_drawn(shape):
             assert all(len(p) == n for p, n in zip(places[:-1], shape[:-1], strict=True) if n < 8)
 
 
-@pytest.mark.parametrize("granularity", [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), qc.PerGroup(48), qc.PerGroup(7, 0),
+@for_each("granularity", [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), qc.PerGroup(48), qc.PerGroup(7, 0),
                                          qc.PerBlock((16, 64))])  # fmt: skip
 def test_the_ranges_of_drawn_elements_are_those_of_their_whole_blocks(granularity):
     x = numbers((70, 300))

@@ -7,6 +7,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.export import arrays, to_csv, to_npz, to_safetensors
@@ -29,7 +30,7 @@ def result_of(shape, text):
     return qc.apply(x, qc.Scheme.parse(text))
 
 
-@pytest.mark.parametrize(("shape", "text"), CASES)
+@for_each(("shape", "text"), CASES)
 def test_npz_reads_back(shape, text):
     result = result_of(shape, text)
     with np.load(io.BytesIO(to_npz(result)), allow_pickle=False) as file:
@@ -40,7 +41,7 @@ def test_npz_reads_back(shape, text):
             assert file[name].dtype == expected.numpy().dtype
 
 
-@pytest.mark.parametrize(("shape", "text"), CASES)
+@for_each(("shape", "text"), CASES)
 def test_safetensors_reads_back(shape, text, tmp_path):
     result = result_of(shape, text)
     data = to_safetensors(result)

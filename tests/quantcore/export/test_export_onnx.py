@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -72,8 +73,8 @@ def check(result):
     assert x_hat.tobytes() == result.dequantized.numpy().tobytes()
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize("laid_out", some((s, g) for s, all_g in SHAPES.items() for g in all_g))
+@for_each("fmt", FORMATS)
+@for_each("laid_out", some(((s, g) for s, all_g in SHAPES.items() for g in all_g), 5))
 def test_onnxruntime_gives_the_same(laid_out, fmt):
     shape, granularity = laid_out
     """Every type and granularity; a format narrower than its type only where nothing is clipped."""
@@ -84,16 +85,14 @@ def test_onnxruntime_gives_the_same(laid_out, fmt):
         check(qc.apply(sample(shape), qc.Scheme.parse(f"{fmt} {symmetry} {granularity} {setting}")))
 
 
-@pytest.mark.parametrize(
-    "convention", ["onnxruntime", "onnx", "aimet.Quantize", "quanto", "torchao", "brevitas"]
-)
+@for_each("convention", ["onnxruntime", "onnx", "aimet.Quantize", "quanto", "torchao", "brevitas"])
 def test_other_conventions_go_out_where_their_codes_agree(convention):
     """Whichever rule gave the parameters, QuantizeLinear uses them as they are."""
     fmt = "int8n" if convention == "brevitas" else "int8"
     check(qc.apply(sample((6, 10), 3), qc.Scheme.parse(f"{fmt} per_channel {convention}")))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "text", "count", "words"),
     [
         # the kernels differ at a tie: in float32, 2.25 / 0.3 is below 7.5 and 2.25 * (1 / 0.3) is 7.5
@@ -182,7 +181,7 @@ def test_file_says_its_scheme():
     assert {p.key: p.value for p in model.metadata_props} == {"scheme": str(scheme)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "text", "attributes", "parameters"),
     [
         ((6, 10), "per_tensor", {}, ()),

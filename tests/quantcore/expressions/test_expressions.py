@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 from quantcore import expressions as ex
 from quantcore.expressions import nodes
@@ -74,7 +75,7 @@ def as_torch(expression, **values):
     return eval(ex.written(expression, "torch"), helpers | values)
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@for_each("name", FLOATS)
 def test_operations_on_floats(name):
     expression = FLOATS[name]
     pairs = np.array(list(itertools.product(EDGES, EDGES)), np.float32)
@@ -97,7 +98,7 @@ def test_operations_on_integers(name):
     assert as_torch(expression, a=torch.tensor(values, dtype=torch.int32)).tolist() == found.tolist()
 
 
-@pytest.mark.parametrize("exponent", [-149, -127, -126, -1, 0, 1, 127, 128, 200])
+@for_each("exponent", [-149, -127, -126, -1, 0, 1, 127, 128, 200])
 def test_powers_of_two_are_exact(exponent):
     power = ex.POWER_OF_TWO(A)
     exact = np.float32(np.inf) if exponent > 127 else np.float32(float(Fraction(2) ** exponent))
@@ -160,7 +161,7 @@ def trees(random_, depth):
     return operation(first, random_.choice([trees(random_, depth - 1), *exact]))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_random_trees(seed):
     random_ = random.Random(seed)
     tree = trees(random_, 1 + seed % 4)

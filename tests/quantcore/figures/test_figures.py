@@ -8,6 +8,7 @@ import numpy as np
 import plotly.io
 import pytest
 import torch
+from grid import for_each
 from parts import some
 from plotly.colors import sample_colorscale, unlabel_rgb
 
@@ -33,8 +34,8 @@ def rgb(colour):
     return [int(n) for n in re.fullmatch(r"rgb\((\d+), ?(\d+), ?(\d+)\)", colour).groups()]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@for_each("shape", SHAPES, ids=str)
+@for_each("scheme", SCHEMES, ids=str)
 def test_maps_show_the_result(shape, scheme):
     result = result_of(shape, scheme)
     data = map_data(result)
@@ -81,8 +82,8 @@ def test_infinite_dequantized_leaves_finite_colours():
         assert trace.zmin < trace.zmax
 
 
-@pytest.mark.parametrize("name", ["diverging", "error", "codes", "sequential"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@for_each("name", ["diverging", "error", "codes", "sequential"])
+@for_each("theme", ["light", "dark"])
 def test_palettes(name, theme):
     places, colours = zip(*figures.palette(name, theme), strict=True)
     assert (places[0], places[-1]) == (0, 1)
@@ -126,7 +127,7 @@ def test_maps_are_linked_and_lie_apart(columns, theme):
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "columns", "written"),
     [
         ((4, 2), 4, "1111"),
@@ -184,7 +185,7 @@ def test_a_pair_bears_the_names_as_they_are_written():
 
 
 @pytest.mark.parametrize("shape", some([(300, 530), (3, 171, 600), (600,)]), ids=str)
-@pytest.mark.parametrize("differing", [0.0, 0.15, 1.0])
+@pytest.mark.parametrize("differing", some([0.15, 0.0, 1.0]))
 def test_a_reduced_pair_shows_how_many_differ(shape, differing):
     rng = np.random.default_rng(5)
     first = rng.integers(-8, 7, shape)
@@ -261,7 +262,7 @@ def test_grid_values_are_what_codes_stand_for(scheme):
     assert np.array_equal(values, qc.dequantize(codes, scale, zero_point, qc.Scheme()).numpy())
 
 
-@pytest.mark.parametrize("name", ["gguf.Q4_0", "gguf.Q4_1", "gguf.Q2_K", "bitsandbytes.int8_vectorwise", "torchao.nf4"])
+@for_each("name", ["gguf.Q4_0", "gguf.Q4_1", "gguf.Q2_K", "bitsandbytes.int8_vectorwise", "torchao.nf4"])
 def test_grid_values_hold_what_the_codes_of_a_library_stand_for(name):
     """Also where a minimum is added, or the scale is negative."""
     result = qc.apply(torch.linspace(-1, 3, 256).reshape(1, 256), qc.PRESETS[name])
@@ -271,9 +272,9 @@ def test_grid_values_hold_what_the_codes_of_a_library_stand_for(name):
     assert set(first.tolist()) <= set(values.tolist())
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@for_each("shape", SHAPES, ids=str)
+@for_each("log", [False, True])
+@for_each("theme", ["light", "dark"])
 def test_distribution(shape, log, theme):
     result = result_of(shape)
     figure = figures.distribution(result, log=log, theme=theme)
@@ -300,8 +301,8 @@ BLOCKS = {  # for shape (6, 10): place, name and numpy index
 }
 
 
-@pytest.mark.parametrize("granularity", BLOCKS)
-@pytest.mark.parametrize("setting", ["min_max", "percentile(60)", "percentile(90)"])
+@for_each("granularity", BLOCKS)
+@for_each("setting", ["min_max", "percentile(60)", "percentile(90)"])
 def test_a_block_is_drawn_with_its_own_range_over_all_elements(granularity, setting):
     result = result_of((6, 10), qc.Scheme.parse(f"int4 asymmetric {granularity} {setting}"))
     position, name, where = BLOCKS[granularity]
@@ -348,7 +349,7 @@ def test_the_blocks_of_a_tensor_have_all_that_is_clipped():
             assert len({data.name for data in found}) == len(positions)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "granularity"),
     [
         ((), qc.PerTensor()),
@@ -377,8 +378,8 @@ FIGURES = [
 ]
 
 
-@pytest.mark.parametrize("make", FIGURES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@for_each("make", FIGURES)
+@for_each("shape", SHAPES, ids=str)
 def test_arrays_travel_as_bytes(make, shape):
     """Nested lists would make the payload several times as large; plotly sends numpy's own types as base64."""
     text = plotly.io.to_json(make(result_of(shape)))
@@ -441,8 +442,8 @@ def test_many_outliers_have_colors_of_their_own(share):
     assert "values" not in figures.beyond_colors(data)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("scheme", ["int4", "int8 per_channel(0)", "uint4", "int3", "uint8 asymmetric"])
+@for_each("theme", ["light", "dark"])
+@for_each("scheme", ["int4", "int8 per_channel(0)", "uint4", "int3", "uint8 asymmetric"])
 def test_the_code_of_0_is_the_quietest_color(scheme, theme):
     """As in the other maps: neutral, so that what is not 0 stands out; the middle of unsigned codes."""
     fmt = qc.Scheme.parse(scheme).format

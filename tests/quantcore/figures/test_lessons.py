@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.figures import lessons, style
@@ -98,8 +99,8 @@ def lab(rgb):
     return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], -1)
 
 
-@pytest.mark.parametrize("sight", SIGHT)
-@pytest.mark.parametrize(("theme", "page"), [("light", "rgb(255,255,255)"), ("dark", "rgb(25,25,22)")])
+@for_each("sight", SIGHT)
+@for_each(("theme", "page"), [("light", "rgb(255,255,255)"), ("dark", "rgb(25,25,22)")])
 def test_colours_of_blocks_are_told_apart(theme, page, sight):
     colours = linear([*style.BLOCKS[theme], page])
     seen = lab(np.clip(colours @ np.transpose(SIGHT[sight]), 0, 1))

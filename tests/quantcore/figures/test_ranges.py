@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore import figures
@@ -14,7 +15,7 @@ SCHEME = qc.Scheme(qc.INT4)
 MARKS = qc.range_marks(X, SCHEME)
 CURVE = qc.range_curve(X, SCHEME)
 OWN = qc.range_marks(X, SCHEME, settings=(qc.Fixed(-1.5, 1.5),))
-each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
+each_theme = for_each("theme", ["light", "dark"])
 
 
 def named(mark):

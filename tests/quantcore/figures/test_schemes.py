@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore import figures
@@ -25,8 +26,8 @@ def named(figure, name):
     return next(trace for trace in figure.data if trace.name == name)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("metric", AXES)
+@for_each("theme", ["light", "dark"])
+@for_each("metric", AXES)
 def test_every_scheme_is_a_point_of_its_kind(frame, metric, theme):
     figure = figures.pareto(frame, metric, theme=theme)
     drawn = {}

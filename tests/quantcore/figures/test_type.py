@@ -8,6 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 import torch
+from grid import for_each
 from places import ROOT
 
 import quantcore as qc
@@ -84,7 +85,7 @@ def test_every_function_that_draws_is_here():
             assert not drawn or made is figures.enlarged or made in DRAWN, name
 
 
-@pytest.mark.parametrize("draw", DRAWN.values(), ids=[made.__name__ for made in DRAWN])
+@for_each("draw", DRAWN.values(), ids=[made.__name__ for made in DRAWN])
 def test_type_is_of_one_scale_and_family(draw):
     figure = draw().to_dict()
     layout = figure["layout"]
@@ -113,7 +114,7 @@ def test_type_is_of_one_scale_and_family(draw):
             assert "tickvals" in axis or axis["dtick"] >= 1, key
 
 
-@pytest.mark.parametrize("draw", DRAWN.values(), ids=[made.__name__ for made in DRAWN])
+@for_each("draw", DRAWN.values(), ids=[made.__name__ for made in DRAWN])
 def test_all_type_is_enlarged_alike(draw):
     figure = draw()
     before, after = (dict(fonts(f.to_dict())) for f in (figure, figures.enlarged(figure)))

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import GOLDEN
 
 import quantcore as qc
@@ -39,8 +40,8 @@ def best(x, size):
     return least[-1]
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", TENSORS)
+@for_each("size", [2, 3, 4, 8])
+@for_each("name", TENSORS)
 def test_kmeans_is_as_good_as_scikit_learn(name, size):
     x = TENSORS[name]
     values = fit_codebook(x, size, "kmeans").values
@@ -48,17 +49,17 @@ def test_kmeans_is_as_good_as_scikit_learn(name, size):
     assert squared_error(x, values) <= squared_error(x, theirs) + slack(x, values)
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
-@pytest.mark.parametrize("name", TENSORS)
+@for_each("size", [2, 3, 5])
+@for_each("name", TENSORS)
 def test_kmeans_finds_the_best(name, size):
     x = TENSORS[name][:60]
     values = fit_codebook(x, size, "kmeans").values
     assert squared_error(x, values) <= best(x, size) + slack(x, values)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8, 16])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", TENSORS)
+@for_each("size", [2, 3, 4, 8, 16])
+@for_each("method", METHODS)
+@for_each("name", TENSORS)
 def test_every_value_is_the_mean_of_what_takes_it(name, method, size):
     """Lloyd's condition; tensors with means that float32 cannot tell from a boundary would fail here."""
     x = torch.from_numpy(TENSORS[name])
@@ -90,7 +91,7 @@ def quantiles(x, size):
     raise AssertionError
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8])
+@for_each("size", [2, 3, 4, 5, 7, 8])
 def test_lloyd_from_the_quantiles(size):
     rng = np.random.default_rng(size)
     for n in (31, 64, 100, 500):
@@ -206,8 +207,8 @@ def test_held_at_the_end_that_more_elements_reach():
     assert fit_codebook([-0.9, 0.2, 0.3, 0.8], 3, reach=1.0).values[0] == -1
 
 
-@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_block([8,16])"])
-@pytest.mark.parametrize("setting", ["min_max", "percentile(99)", "mean_std(2)"])
+@for_each("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_block([8,16])"])
+@for_each("setting", ["min_max", "percentile(99)", "mean_std(2)"])
 def test_fitted_scheme_beats_a_codebook_for_another_distribution(granularity, setting):
     """The error is measured where the codebook is fitted: in units of the scale, clamped to ±1."""
     x = torch.from_numpy(np.random.default_rng(7).laplace(size=(24, 64)).astype(np.float32))
@@ -248,7 +249,7 @@ def test_x_is_left_alone():
     assert x.tolist() == [3, 1, 2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "size", "method", "words"),
     [
         ([1.0, 1.0, 2.0], 3, "kmeans", "2 different values"),

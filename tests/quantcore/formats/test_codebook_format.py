@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import GOLDEN
 
 from quantcore import QuantError
@@ -53,7 +54,7 @@ def normalised(case):
             yield values / scale
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_codes_are_the_library_s(case):
     fmt = CODEBOOKS[OURS[case.rsplit(".", 2)[0]]]
     found = np.concatenate([fmt.encode(values).numpy() for values in normalised(case)])
@@ -102,7 +103,7 @@ def near_ties(fmt):
     return x[np.isfinite(x)]
 
 
-@pytest.mark.parametrize("name", [*CODEBOOKS, "equal", "unsorted", "many", "seventeen"])
+@for_each("name", [*CODEBOOKS, "equal", "unsorted", "many", "seventeen"])
 def test_first_is_argmin(name):
     """Only within the table: far beyond it, several values are at the same distance in float32."""
     fmt, x = dataclasses.replace(ALL[name], tie="first"), near_ties(ALL[name])
@@ -111,8 +112,8 @@ def test_first_is_argmin(name):
     assert np.array_equal(fmt.encode(x).numpy(), distance.argmin(1))
 
 
-@pytest.mark.parametrize("tie", ["lower", "upper"])
-@pytest.mark.parametrize("name", [name for name in ALL if name != "neighbours"])
+@for_each("tie", ["lower", "upper"])
+@for_each("name", [name for name in ALL if name != "neighbours"])
 def test_lower_and_upper_are_bucketize(name, tie):
     fmt, x = dataclasses.replace(ALL[name], tie=tie), torch.from_numpy(near_ties(ALL[name]))
     x = torch.cat([x, torch.tensor([math.inf, -math.inf, math.nan])])
@@ -121,7 +122,7 @@ def test_lower_and_upper_are_bucketize(name, tie):
     assert torch.equal(fmt.encode(x).long(), order[torch.bucketize(x, middle, right=tie == "upper")])
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_away_mirrors(name):
     """For ties above 0 it equals "upper", below 0 "lower"."""
     fmt, x = dataclasses.replace(ALL[name], tie="away"), torch.from_numpy(near_ties(ALL[name]))
@@ -132,7 +133,7 @@ def test_away_mirrors(name):
             assert torch.equal(fmt.encode(x[side]), dataclasses.replace(fmt, tie=tie).encode(x[side]))
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_values_stay(name):
     fmt = ALL[name]
     values = fmt.decode(torch.arange(fmt.available).to(fmt.dtype))
@@ -140,7 +141,7 @@ def test_values_stay(name):
     assert torch.equal(fmt.decode(fmt.encode(values)), values)
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_nothing_is_nearer(name):
     """In float64, the chosen value is farther than the nearest by at most the rounding of two midpoints."""
     fmt, x = ALL[name], near_ties(ALL[name])
@@ -182,7 +183,7 @@ def test_facts():
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("least", "signed"),
     [(-1.0, True), (-1e-45, True), (0.0, False), (-0.0, False), (0.5, False), (1.0, False)],
 )
@@ -211,8 +212,8 @@ def test_many_elements_are_as_few():
     assert torch.equal(fmt.encode(x), torch.cat([fmt.encode(part) for part in x.split(100_003)]))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (2, 3, 4)])
-@pytest.mark.parametrize("name", ["nf4", "many"])
+@for_each("shape", [(), (0,), (2, 3, 4)])
+@for_each("name", ["nf4", "many"])
 def test_any_shape(name, shape):
     codes = ALL[name].encode(torch.zeros(shape))
     assert (codes.shape, codes.dtype) == (shape, torch.uint8)
@@ -239,7 +240,7 @@ def test_codes_that_are_none(codes):
         CODEBOOKS["nf4"].decode(codes)
 
 
-@pytest.mark.parametrize("fmt", [
+@for_each("fmt", [
     *ALL.values(),
     *(dataclasses.replace(book, tie=tie) for book in (CODEBOOKS["nf4"], HARD["equal"]) for tie in ("lower", "upper", "away", "first")),
     CodebookFormat((1, 2), "nf4"), CodebookFormat((1, 2), "mine", "first"), powers_of_two(5),
@@ -261,7 +262,7 @@ def test_values_of_tensors_and_arrays():
     assert CodebookFormat(torch.tensor([0.5, 0.25])) == CodebookFormat(np.array([0.5, 0.25])) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "word",
     ["codebook", "codebook(3)", "codebook([1])", "codebook([1,1])", "codebook([0,-0.0])", "codebook([1,true])", "codebook([1,[2]])",
      "codebook([1,1e39])", "codebook([1,2], tie=even)", "codebook([1,2], name=3)", "codebook([1,2], name=true)", "codebook([1,2], size=2)",

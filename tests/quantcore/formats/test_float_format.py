@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import GOLDEN
 
 from quantcore import QuantError, parse_format
@@ -53,7 +54,7 @@ def same_codes(fmt, ours, theirs):
     return (ours == theirs) | (np.isnan(table[ours]) & np.isnan(table[theirs]))
 
 
-@pytest.mark.parametrize("name", in_floats)
+@for_each("name", in_floats)
 def test_every_code_decoded(name):
     fmt, expected = NAMED[name], FLOAT_CASES[f"decode.{RECORDED.get(name, name)}"]
     codes = torch.arange(fmt.available).to(fmt.dtype)
@@ -68,22 +69,22 @@ def probes(name, library):
     return FLOAT_CASES[key + "x"], FLOAT_CASES[key + library]
 
 
-@pytest.mark.parametrize("name", recorded_by("ml_dtypes"))
+@for_each("name", recorded_by("ml_dtypes"))
 def test_encode_is_that_of_ml_dtypes(name):
     fmt = without_saturation(NAMED[name])
     x, expected = probes(name, "ml_dtypes")
     assert same_codes(fmt, fmt.encode(x), expected).all()
 
 
-@pytest.mark.parametrize("name", recorded_by("torch"))
+@for_each("name", recorded_by("torch"))
 def test_encode_is_that_of_torch(name):
     x, expected = probes(name, "torch")
     fmt = dataclasses.replace(NAMED[name], **TORCH[name][1])
     assert same_codes(fmt, fmt.encode(x), expected).all()
 
 
-@pytest.mark.parametrize("saturate", [False, True])
-@pytest.mark.parametrize("name", recorded_by("gfloat"))
+@for_each("saturate", [False, True])
+@for_each("name", recorded_by("gfloat"))
 def test_encode_is_that_of_gfloat(name, saturate):
     """Except for NaN without a code and overflow without a result, which gfloat refuses; and except in e8m0.
 
@@ -106,7 +107,7 @@ def test_encode_is_that_of_gfloat(name, saturate):
     assert set(x[~same & ~up]) <= {np.float32(1e-45), np.float32(-np.inf)}
 
 
-@pytest.mark.parametrize("case", [key for key in ROUNDING_CASES if not key.endswith(".x")])
+@for_each("case", [key for key in ROUNDING_CASES if not key.endswith(".x")])
 def test_every_rounding_is_that_of_gfloat(case):
     name, rule, beyond = case.split(".")
     fmt = FLOATS[name] if beyond == "saturate" else without_saturation(FLOATS[name])
@@ -129,7 +130,7 @@ ML_DTYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ML_DTYPES)
+@for_each("name", ML_DTYPES)
 def test_ml_dtypes_over_all_of_float32(name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     fmt, x = without_saturation(NAMED[name]), every_upper_half()
@@ -151,7 +152,7 @@ OWN = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", OWN)
+@for_each("text", OWN)
 def test_formats_of_one_s_own_take_the_nearest(text):
     """Compared with a search of the table, for numbers and their neighbors in float32; ties go to the even code."""
     fmt = parse_format(text)
@@ -192,10 +193,8 @@ def test_torch_over_all_of_float32(name):
     assert same_codes(fmt, fmt.encode(x), bits).all()
 
 
-@pytest.mark.parametrize(
-    "rule", ["half_even", "half_away", "half_up", "floor", "ceil", "toward_zero", "stochastic"]
-)
-@pytest.mark.parametrize("name", NAMED)
+@for_each("rule", ["half_even", "half_away", "half_up", "floor", "ceil", "toward_zero", "stochastic"])
+@for_each("name", NAMED)
 def test_what_the_format_has_stays(name, rule):
     fmt = NAMED[name]
     codes = torch.arange(fmt.available)
@@ -203,7 +202,7 @@ def test_what_the_format_has_stays(name, rule):
     assert torch.equal(fmt.encode(fmt.decode(codes), rule), codes)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@for_each("name", NAMED)
 def test_stochastic_takes_a_neighbour_and_is_unbiased(name):
     """As for integers: Hoeffding's bound at one failure in 10^12, in steps of the format."""
     fmt, n = NAMED[name], 1 << 18
@@ -229,7 +228,7 @@ def test_infinity():
     assert FLOATS["e2m1"].encode(x).tolist() == [7, 15]
 
 
-@pytest.mark.parametrize("rule", ["half_even", "half_away", "floor", "toward_zero", "stochastic"])
+@for_each("rule", ["half_even", "half_away", "floor", "toward_zero", "stochastic"])
 def test_without_zero_the_smallest_takes_its_place(rule):
     drops = dataclasses.replace(FLOATS["e8m0"], sign="dropped")
     assert drops.encode([0.0, 1e-45, 2.0**-128, 2.0**-127], rule).tolist() == [0, 0, 0, 0]
@@ -254,7 +253,7 @@ def test_signs_that_there_are_not():
     assert dataclasses.replace(FLOATS["e8m0"], sign="dropped").encode(zero).tolist() == [0, 0, 128]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "bits", "largest", "normal", "smallest", "epsilon", "count"),
     [
         ("e4m3fn", 8, 448, 2**-6, 2**-9, 2**-3, 253),
@@ -279,7 +278,7 @@ def test_facts(name, bits, largest, normal, smallest, epsilon, count):
     assert torch.iinfo(fmt.dtype).max >= fmt.qmax
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "code", "expected"),
     [
         ("e4m3fn", 0b0_0111_000, (0, 7, 0, 1.0, "normal")),
@@ -347,7 +346,7 @@ def test_codes_that_are_none():
             FLOATS["e2m1"].decode(codes)
 
 
-@pytest.mark.parametrize("fmt", [*NAMED.values(), *(
+@for_each("fmt", [*NAMED.values(), *(
     dataclasses.replace(fmt, **change)
     for fmt in (FLOATS["e4m3fn"], FLOATS["e8m0"])
     for change in ({"saturate": False}, {"sign": "dropped"}, {"sign": "dropped", "saturate": False}, {"sign": "nan"})
@@ -365,7 +364,7 @@ def test_texts():
     assert read_float("int8") is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "word",
     ["float", "float(9, 1)", "float(4, 13)", "float(0, 3)", "float(4, -1)", "float(4.5, 3)", "float(4, 3, bias=140)",
      "float(4, 3, bias=-9)", "float(8, 7)", "float(8, 3, nan=ieee)", "float(5, 2, nan=ieee)", "float(4, 0, infinities=true, nan=ieee)",
@@ -387,7 +386,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("fmt", EVERY, ids=str)
+@for_each("fmt", EVERY, ids=str)
 def test_which_formats_torch_casts_to(fmt):
     """e4m3fn, e5m2, and saturating formats with as many mantissa and fewer exponent bits: three times as fast."""
     plain = fmt.saturate and fmt.subnormals and fmt.sign == "bit" and fmt.nan != "negative_zero"
@@ -399,7 +398,7 @@ def test_which_formats_torch_casts_to(fmt):
     assert not float_codes._cast(x, torch.empty(4, dtype=fmt.dtype), fmt)
 
 
-@pytest.mark.parametrize("fmt", EVERY, ids=str)
+@for_each("fmt", EVERY, ids=str)
 def test_which_numbers_need_a_second_look(fmt):
     """Those that become neither a finite code nor the largest one; saturating numbers are clamped right away."""
     most = fmt.max
@@ -439,8 +438,8 @@ def codes_of_sums(x, fmt, even):
     return codes | np.where(np.signbit(x), fmt.sign_bit, 0)
 
 
-@pytest.mark.parametrize("rule", ["half_even_of_sum", "half_away_of_sum"])
-@pytest.mark.parametrize("name", ["e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2"])
+@for_each("rule", ["half_even_of_sum", "half_away_of_sum"])
+@for_each("name", ["e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2"])
 def test_sums_are_microxcaling_s(name, rule):
     fmt = FLOATS[name]
     values = fmt.values.numpy()
@@ -458,7 +457,7 @@ def test_sums_are_microxcaling_s(name, rule):
     assert fmt.encode([below_half], rule.removesuffix("_of_sum")).item() == 0
 
 
-@pytest.mark.parametrize("fmt", [*NAMED.values(), *(parse_format(text) for text in OWN)], ids=str)
+@for_each("fmt", [*NAMED.values(), *(parse_format(text) for text in OWN)], ids=str)
 def test_reach_is_half_a_step_beyond_the_largest(fmt):
     values = fmt.values.double()
     step = (values[-1] - values[-2]).item()

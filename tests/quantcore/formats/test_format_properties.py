@@ -6,8 +6,8 @@ The tensors include sizes that groups do not divide, zeros, constants, denormals
 import warnings
 
 import numpy as np
-import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -36,9 +36,9 @@ def values_of(fmt):
     return torch.unique(table[table.isfinite()])
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
-@pytest.mark.parametrize("tensor", some(TENSORS))
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("granularity", GRANULARITIES)
+@for_each("tensor", some(TENSORS))
+@for_each("name", FORMATS)
 def test_on_the_grid_nearest_and_stable(name, tensor, granularity):
     fmt = FORMATS[name]
     x = torch.tensor(TENSORS[tensor], dtype=torch.float32)
@@ -77,7 +77,7 @@ def spread(result):
     return scale.reshape(-1)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_error_bound_from_the_format_s_own_spacing(name):
     """Within the format's range, no error exceeds half of the wider gap next to the chosen value."""
     fmt = FORMATS[name]
@@ -95,7 +95,7 @@ def test_error_bound_from_the_format_s_own_spacing(name):
     assert inside.float().mean() > 0.5
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each("name", FORMATS)
 def test_every_code_comes_back(name):
     """Decoding and encoding gives the same code, or one with the same value."""
     fmt = FORMATS[name]

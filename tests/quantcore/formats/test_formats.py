@@ -6,13 +6,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
 ALL = [qc.IntFormat(*choice) for choice in itertools.product(range(2, 17), (True, False), (True, False))]
 
 
-@pytest.mark.parametrize("fmt", ALL, ids=str)
+@for_each("fmt", ALL, ids=str)
 def test_codes_of_a_format(fmt):
     codes = [n - 2 ** (fmt.bits - 1) if fmt.signed else n for n in range(2**fmt.bits)][fmt.narrow :]
     assert (fmt.qmin, fmt.qmax, fmt.available) == (codes[0], codes[-1], len(codes))
@@ -20,7 +21,7 @@ def test_codes_of_a_format(fmt):
     assert fmt.qmin <= fmt.middle <= fmt.qmax
 
 
-@pytest.mark.parametrize("fmt", ALL, ids=str)
+@for_each("fmt", ALL, ids=str)
 def test_smallest_dtype(fmt):
     """int8 or uint8 depending on the sign; wider codes use int16 or, where that is too narrow, int32."""
     info = torch.iinfo(fmt.dtype)
@@ -33,7 +34,7 @@ def test_smallest_dtype(fmt):
         assert fmt.dtype == (torch.int8 if fmt.signed else torch.uint8)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "codes", "dtype", "text"),
     [
         (qc.INT2, (-2, 1), torch.int8, "int2"),
@@ -51,7 +52,7 @@ def test_known_formats(fmt, codes, dtype, text):
     assert ((fmt.qmin, fmt.qmax), fmt.dtype, str(fmt)) == (codes, dtype, text)
 
 
-@pytest.mark.parametrize("fmt", ALL, ids=str)
+@for_each("fmt", ALL, ids=str)
 def test_text_reads_back(fmt):
     assert qc.parse_format(str(fmt)) == fmt
 
@@ -60,13 +61,13 @@ def test_catalogue_is_under_its_texts():
     assert all(str(fmt) == name and qc.parse_format(name) == fmt for name, fmt in qc.FORMATS.items())
 
 
-@pytest.mark.parametrize("bits", [1, 0, -8, 17, 1000, 8.5, math.nan, math.inf, "8", None, True, 10**400])
+@for_each("bits", [1, 0, -8, 17, 1000, 8.5, math.nan, math.inf, "8", None, True, 10**400])
 def test_widths_that_are_none(bits):
     with pytest.raises(qc.QuantError, match="bits"):
         qc.IntFormat(bits)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "word",
     ["", "int", "int1", "int17", "int999", "int9999999", "INT8", "int8 ", " int8", "int8nn", "int-8", "int8.0", "sint8",
      "uuint8", "int８", "int٨", "float8", "int8\n", "8", "int8(narrow=true)"],

@@ -3,7 +3,7 @@
 import re
 
 import numpy as np
-import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore.granularity.layout import block_name
@@ -29,8 +29,8 @@ def elements(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return mask
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (1, 1), (3, 8), (4, 6), (2, 3, 8), (2, 3, 2, 4)])
-@pytest.mark.parametrize(
+@for_each("shape", [(), (1,), (7,), (1, 1), (3, 8), (4, 6), (2, 3, 8), (2, 3, 2, 4)])
+@for_each(
     "granularity",
     [
         "per_tensor",

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -12,7 +13,7 @@ from quantcore.granularity import Blocks
 from quantcore.granularity.kinds import block_bounds, cells_of, grid_shape
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("granularity", "shape", "block", "scales"),
     [
         (qc.PerTensor(), (8, 16), (8, 16), 1),
@@ -42,7 +43,7 @@ def test_block_shape(granularity, shape, block, scales):
     assert math.prod(grid_shape(shape, block)) == scales
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("granularity", "shape", "words"),
     [
         (qc.PerChannel(2), (8, 16), r"axis 2, but the tensor has axes 0\.\.1, shape \(8, 16\)"),
@@ -65,7 +66,7 @@ def test_granularity_that_does_not_fit(granularity, shape, words):
         qc.apply(torch.zeros(shape), qc.Scheme(granularity=granularity))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [
         lambda: qc.PerGroup(0),
@@ -104,9 +105,7 @@ def blocks_for(shape):
     return list(itertools.product(*choices))
 
 
-@pytest.mark.parametrize(
-    "case", some(itertools.product([1, 2, 5, 12, 40, 10**6], [True, False], SHAPES)), ids=str
-)
+@for_each("case", some(itertools.product([1, 2, 5, 12, 40, 10**6], [True, False], SHAPES)), ids=str)
 def test_regions_tile_the_tensor_once(case):
     limit, whole_blocks, shape = case
     for block in blocks_for(shape):
@@ -137,8 +136,8 @@ def test_regions_tile_the_tensor_once(case):
         assert (of_block == 1).all() if whole_blocks else (of_block >= 1).all()
 
 
-@pytest.mark.parametrize("whole_blocks", [True, False])
-@pytest.mark.parametrize(
+@for_each("whole_blocks", [True, False])
+@for_each(
     ("shape", "block", "count"),
     [
         ((64, 64), (1, 1), 4),
@@ -152,7 +151,7 @@ def test_regions_are_not_cut_smaller_than_they_need(shape, block, count, whole_b
     assert len(list(Blocks(shape, shape, block).regions(1024, whole_blocks))) == count
 
 
-@pytest.mark.parametrize("shape", [(), (12,), (4, 6), (2, 4, 6), (2, 3, 4, 5)])
+@for_each("shape", [(), (12,), (4, 6), (2, 4, 6), (2, 3, 4, 5)])
 def test_to_blocks_and_back(shape):
     x = torch.arange(math.prod(shape)).view(shape)
     for block in blocks_for(shape):
@@ -172,7 +171,7 @@ def test_block_bounds_of_a_short_last_block():
     assert block_bounds((), (), ()) == ()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@for_each("shape", SHAPES)
 def test_cells_of_repeats_for_every_element(shape):
     for block in blocks_for(shape):
         grid = grid_shape(shape, block)

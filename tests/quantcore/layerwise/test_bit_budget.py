@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore.layerwise import budget_curve
@@ -126,7 +127,7 @@ def test_a_budget_that_is_just_met():
     assert qc.bit_budget(np.empty((0, 3)), np.empty((0, 3)), 0) == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("errors", "costs", "budget", "said"),
     [
         ([[1.0]], [[3.0]], 2, "No choice is within the budget of 2: the cheapest options of the 1 groups cost 3"),

@@ -9,6 +9,7 @@ import struct
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from safetensors.torch import save_file
 
 import quantcore as qc
@@ -193,8 +194,8 @@ def drawn(kind, rng, shape=(640, 128)):
 SAMPLED = ["int4 per_group(32)", "int4 per_channel(0)", "int8 asymmetric per_tensor", "e4m3fn per_channel(0)", "int8 per_channel(1)"]
 
 
-@pytest.mark.parametrize("trials", [4, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["normal", "student_t(3)", "one outlier column", "one row with half of the energy", "blocks of zeros"])
+@for_each("trials", [4, pytest.param(1000, marks=pytest.mark.slow)])
+@for_each("kind", ["normal", "student_t(3)", "one outlier column", "one row with half of the energy", "blocks of zeros"])
 def test_intervals_hold(kind, trials, tmp_path):
     """In 93 % of the trials of each kind and scheme; of a few, in most."""
     rng, schemes = np.random.default_rng(1), list(map(qc.Scheme.parse, SAMPLED))
@@ -311,7 +312,7 @@ def test_a_plan_is_never_over_its_size(whole):
         layerwise.plan(layerwise.Table(table.identity, table.schemes, table.names), 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "kind"),
     [
         ("model.layers.3.self_attn.v_proj.weight", "q, k, v"), ("blk.0.attn_q.weight", "q, k, v"), ("blk.0.attn_output.weight", "o"),

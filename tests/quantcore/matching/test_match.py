@@ -7,6 +7,7 @@ import golden_cases as golden
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -62,7 +63,7 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@pytest.mark.parametrize("case", some(CASES, 5), ids=[case["id"] for case in CASES])
+@for_each("case", some(CASES, 10), ids=[case["id"] for case in CASES])
 def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
@@ -345,7 +346,7 @@ def test_steps_tell_progress_and_can_be_left():
     begun.close()
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
+@for_each("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
 def test_every_rank(shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
     result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_tensor torchao"))
@@ -376,7 +377,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("codes", "words"), BAD)
+@for_each(("codes", "words"), BAD)
 def test_bad_codes(codes, words):
     first, _, second = words.partition(".*")
     with pytest.raises(qc.QuantError) as raised:
@@ -387,7 +388,7 @@ def test_bad_codes(codes, words):
     assert sentence.endswith(".")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scale", "zero_point", "words"),
     [
         (

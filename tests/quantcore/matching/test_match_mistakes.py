@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -175,7 +176,7 @@ def test_every_mistake_with_other_codes_is_here():
     assert differing == set(WORDS)
 
 
-@pytest.mark.parametrize("name", WORDS)
+@for_each("name", WORDS)
 def test_mistake_is_named_from_its_codes(name):
     comparison = compare(CASES[name])
     found = match(comparison.x, comparison.wrong.codes)
@@ -212,10 +213,11 @@ def random_cases(name, count):
             yield comparison
 
 
-@pytest.mark.parametrize("name", WORDS)
-def test_mistake_is_named_on_20_random_tensors(name):
+@for_each("name", WORDS)
+@pytest.mark.parametrize("count", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_mistake_is_named_on_random_tensors(name, count):
     """Even where a scheme without a mistake has the same codes; with the scale that was used."""
-    for comparison in random_cases(name, 20):
+    for comparison in random_cases(name, count):
         known = {m.name: m for m in known_mistakes(comparison.x, comparison.wrong.codes)}
         assert set(known) <= set(WORDS)
         scale = comparison.wrong.scale
@@ -248,8 +250,8 @@ def test_percentile_without_a_mistake_comes_first():
     assert found.candidates[0].differing == 0
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("fmt", "zero_point", "wrapped"), [(INT8, 0, False), (INT8, 0, True), (UINT8, 128, False),
+@for_each("seed", range(6))
+@for_each(("fmt", "zero_point", "wrapped"), [(INT8, 0, False), (INT8, 0, True), (UINT8, 128, False),
                                                             (INT8, -37, False), (UINT8, 3, False)])  # fmt: skip
 def test_scale_is_worked_out_from_codes(fmt, zero_point, wrapped, seed):
     """The scale that was used is in one of the intervals; only scales in these give the codes."""
@@ -299,7 +301,7 @@ def texts(items):
     return " ".join(map(str, items))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("n", "sizes"),
     [
         (1, []), (2, [2]), (3, [2, 3]), (12, [2, 3, 4, 6, 8, 12]), (1024, POWERS), (4096, [*POWERS, 4096]),
@@ -350,7 +352,7 @@ def test_granularities_of_shapes():
     assert of(256, 512)[-1] == (256, 256)
 
 
-@pytest.mark.parametrize(("code", "bits"), [(-129, 9), (-128, 8), (-2, 2), (-1, 1), (0, 1), (1, 2), (127, 8), (128, 9)])  # fmt: skip
+@for_each(("code", "bits"), [(-129, 9), (-128, 8), (-2, 2), (-1, 1), (0, 1), (1, 2), (127, 8), (128, 9)])  # fmt: skip
 def test_bits_that_a_signed_code_needs(code, bits):
     assert signed_bits(code) == bits
 
@@ -375,8 +377,8 @@ def test_formats_of_codes():
     assert likely_of([0, 65535]) == "uint16"
 
 
-@pytest.mark.parametrize("n", [99, 100, 200, 201, 400, 401])
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0), (3, 0)])
+@for_each("n", [99, 100, 200, 201, 400, 401])
+@for_each(("low", "high"), [(0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0), (3, 0)])
 def test_few_codes_beyond_a_format_do_not_rule_it_out(n, low, high):
     """Up to half of 1 % at each end, rounded up, minus one."""
     codes = [-8, 7] * n
@@ -404,7 +406,7 @@ def test_formats_beyond_and_others():
     assert texts(other_formats(0, 1, []))[:16] == "int2 uint2 int3 "
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("codes", "says"),
     [
         ([0, 1], []), ([0, 2], [(2, False)]), ([0, 3], [(2, False)]), ([0, 4], [(3, False)]),
@@ -509,8 +511,8 @@ def test_evidence_for_wrapped_codes(bits, fewest):
         assert not any(f.wrapped for f in fits(x, codes, IntFormat(bits, narrow=True)))
 
 
-@pytest.mark.parametrize("fmt", [IntFormat(4), IntFormat(4, signed=False), INT8, UINT8])
-@pytest.mark.parametrize("above", [1, 3, 5])
+@for_each("fmt", [IntFormat(4), IntFormat(4, signed=False), INT8, UINT8])
+@for_each("above", [1, 3, 5])
 def test_zero_points_nearest_to_the_middle_come_first(fmt, above):
     """Equal codes of nearly equal numbers have many: as many steps below each code as the numbers leave."""
     x = np.linspace(5.0, 5.2, 12)
@@ -538,8 +540,8 @@ def test_equal_numbers_with_different_codes_have_no_scale(largest, code, wrapped
         assert not fits(x, codes, INT8)
 
 
-@pytest.mark.parametrize("zero_point", [0, 4])
-@pytest.mark.parametrize("seed", range(6))
+@for_each("zero_point", [0, 4])
+@for_each("seed", range(6))
 def test_scales_of_codes_that_wrapped_once(seed, zero_point):
     """Compared with every scale of a fine grid."""
     fmt = IntFormat(3, signed=not zero_point)
@@ -592,7 +594,7 @@ def test_the_interval_that_holds_a_scale():
         assert np.array_equal(np.round(x.astype(float) / scale).clip(-8, 7), clamped) == right
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "high", "found"),
     [
         (0.9, 1.2, (1, 1.0)), (1.0, 1.2, (2, 1.1)), (1.24, 1.26, (3, 1.25)), (1.2, 1.3, (3, 1.25)), (90.0, 130.0, (1, 100.0)),
@@ -697,7 +699,7 @@ def test_scales_are_tried_on_512_elements(n, all_drawn):
         assert [fraction == 0 for fraction in fractions] == [i == right for i in range(3)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "searched"),
     [
         ((6, 10), [qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1), qc.PerGroup(4, -1), qc.PerGroup(5, 0)]),

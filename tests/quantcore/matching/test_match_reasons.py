@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.conventions import KERNELS
@@ -264,7 +265,7 @@ def spread(values, result):
     return values
 
 
-@pytest.mark.parametrize("text", SCHEMES)
+@for_each("text", SCHEMES)
 def test_every_claim_of_a_reason(text):
     scheme = qc.Scheme.parse(text)
     x = original(len(text), (9, 16) if scheme.format.bits == 6 else (5, 8))
@@ -339,7 +340,7 @@ def test_zero_points_given_that_can_be_none_of_these_codes():
     ] == [0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("codes", "words"),
     [
         ([-32768, 32767], None), ([0, 65535], None), ([-32769, 0], "-32769 at index (0,) does not fit 16 bits"),
@@ -387,7 +388,7 @@ def test_parameters_that_are_read():
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "grid", "fits"),
     [
         ((4,), (4, 1), True), ((2, 2), (2, 2), True), ((4,), (2, 2), True), ((1, 4), (2, 2), True),
@@ -429,7 +430,7 @@ def test_how_given_parameters_differ():
         assert parameter_note("zero_point", given, found) == words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "expected", "rank", "differences"),
     [
         ("int8 per_channel(1)", "int8 per_channel(-1)", 2, 0),
@@ -486,7 +487,7 @@ def element(
 RULES_OF = {"half_even": np.round, "floor": np.floor, "toward_zero": np.trunc, "ceil": np.ceil}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "kind", "words"),
     [
         (element(math.inf, 3, unclamped=math.inf), "not finite", "x / s = inf, which can't be rounded to an integer"),
@@ -554,9 +555,9 @@ def test_reason_of_an_element(one, kind, words):
         assert found[1] == words
 
 
-@pytest.mark.parametrize("rule", ["floor", "ceil", "toward_zero", "half_even"])
-@pytest.mark.parametrize("got", range(-2, 2))
-@pytest.mark.parametrize("beyond", ["clamped", "wrapped"])
+@for_each("rule", ["floor", "ceil", "toward_zero", "half_even"])
+@for_each("got", range(-2, 2))
+@for_each("beyond", ["clamped", "wrapped"])
 def test_values_that_are_rounded_to_a_code(rule, got, beyond):
     """Exactly the values within the bounds are; when clamping, the format's ends have only one bound."""
     one = element(9.0, got, rule=rule, fmt="int2", beyond=beyond)
@@ -569,7 +570,7 @@ def test_values_that_are_rounded_to_a_code(rule, got, beyond):
             assert (min(max(code, -2), 1) == got if beyond == "clamped" else code == got) == inside
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "low", "high", "words"),
     [
         (6.0, 2.0, 3.0, "of 2 to 3"), (-6.0, -3.0, -2.0, "of 2 to 3"), (6.0, -1.0, 3.0, "of at least 2"),
@@ -710,7 +711,7 @@ def test_other_explanations_are_counted():
     )
 
 
-@pytest.mark.parametrize(("doubts", "told"), [((1, 3), ""), ((0, 1), None), ((1,), None), ((1, 2, 3), ", and 1 more"), ((0, 0, 0), None)])
+@for_each(("doubts", "told"), [((1, 3), ""), ((0, 1), None), ((1,), None), ((1, 2, 3), ", and 1 more"), ((0, 0, 0), None)])
 def test_other_explanations_are_told_where_the_scale_of_the_first_is_doubtful(doubts, told):
     x = torch.tensor([0.1, 0.2, -0.3, 1.0])
     evaluator = Evaluator(x, torch.tensor([1, 2, -3, 10]), None, None, [qc.PerTensor()])
@@ -758,7 +759,7 @@ def test_progress_of_a_search_that_finds_nothing():
     assert not steps[-1].matches.exact
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "rank", "words"),
     [
         ("int8", 2, "int8 symmetric, one scale"), ("uint4 asymmetric per_channel(0)", 2, "uint4 asymmetric, one scale per row (axis 0)"),

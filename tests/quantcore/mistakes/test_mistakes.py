@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import DATA
 from torch.ao.quantization import MinMaxObserver
 
@@ -30,8 +31,8 @@ IN_PRINT = {
     "percentile-of-signed-values": "s2-percentile-out-of-range",
     "negatives-lost": "s4-symmetric-unsigned",
 }
-every = pytest.mark.parametrize("name", MISTAKES)
-in_print = pytest.mark.parametrize(("name", "case_id"), IN_PRINT.items())
+every = for_each("name", MISTAKES)
+in_print = for_each(("name", "case_id"), IN_PRINT.items())
 
 
 def rounded(values, decimals=4):
@@ -104,7 +105,7 @@ def observed(x, dtype, symmetric=False):
     return float(scale), int(zero_point)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "dtype"),
     [
         ("range-without-minimum", torch.qint8),
@@ -121,7 +122,7 @@ def test_right_ways_give_what_torch_gives(name, dtype):
     assert torch.equal(comparison.right.dequantized, theirs.dequantize())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "scale", "low", "high"),
     [
         ("cast-without-clamp", 1.5 / 127, -128, 127),
@@ -155,7 +156,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@for_each("name", WRONG)
 def test_wrong_cells(name):
     assert sorted(cells(compare(MISTAKES[name]).wrong_cells)) == sorted(WRONG[name])
 
@@ -268,7 +269,7 @@ EVALUATED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EVALUATED)
+@for_each("name", EVALUATED)
 def test_a_mistake_is_the_same_in_all_codes_and_in_one_cell(name):
     """Match evaluates it on tensors, Predict on one element."""
     scheme = qc.Scheme.parse(EVALUATED[name])

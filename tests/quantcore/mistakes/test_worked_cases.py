@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import DATA
 
 import quantcore as qc
@@ -87,18 +88,18 @@ def test_every_case_has_a_scheme():
 
 
 @pytest.mark.filterwarnings("ignore:The zero_point 128 lies outside")
-@pytest.mark.parametrize("case_id", with_key("codes"))
+@for_each("case_id", with_key("codes"))
 def test_codes(case_id):
     assert result_of(case_id).codes.tolist() == CASES[case_id]["codes"]
 
 
 @pytest.mark.filterwarnings("ignore:The zero_point 128 lies outside")
-@pytest.mark.parametrize("case_id", with_key("dequantized"))
+@for_each("case_id", with_key("dequantized"))
 def test_dequantized(case_id):
     assert rounded(result_of(case_id).dequantized) == CASES[case_id]["dequantized"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "case_id", ["s3-per-tensor", "s3-per-channel-0", *(i for i in CASES if i[:2] == "s4")]
 )
 def test_scale(case_id):
@@ -109,7 +110,7 @@ def test_scale(case_id):
         assert rounded(scale) == np.atleast_1d(printed).tolist()
 
 
-@pytest.mark.parametrize("case_id", [*with_key("zero_point"), *with_key("offset")])
+@for_each("case_id", [*with_key("zero_point"), *with_key("offset")])
 def test_zero_point(case_id):
     case = CASES[case_id]
     given = 128 if case_id.startswith("s1") else None
@@ -127,7 +128,7 @@ def test_range_of_the_codes(case_id):
     assert rounded([low, high]) == [case["aimet_min"], case["aimet_max"]]
 
 
-@pytest.mark.parametrize(("case_id", "metric"), [(i, m) for m in ("mae", "mse", "sse") for i in with_key(m)])
+@for_each(("case_id", "metric"), [(i, m) for m in ("mae", "mse", "sse") for i in with_key(m)])
 def test_error(case_id, metric):
     printed, found = CASES[case_id][metric], getattr(qc.report(result_of(case_id)), metric)
     if metric == "mse":  # printed with all digits of a float32 mean

@@ -4,8 +4,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.numerics import apart, before_rounding, decimal
@@ -14,7 +14,7 @@ from tests.quantcore.tracing import test_formulas as formulas
 RNG = np.random.default_rng(3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 )
 def test_every_bit_pattern_reads_back(dtype):
@@ -30,10 +30,10 @@ def test_every_bit_pattern_reads_back(dtype):
         )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fmt", [*qc.FLOATS, "codebook([0.123456789, -0.7654321, 1.3333333])", "float(7, 8)", "int16"]
 )
-@pytest.mark.parametrize("convention", ["textbook", "torchao.float8", "compressed_tensors.float8"])
+@for_each("convention", ["textbook", "torchao.float8", "compressed_tensors.float8"])
 def test_the_scale_of_every_format_is_the_value_of_its_formula(fmt, convention):
     x = torch.from_numpy((RNG.standard_normal((4, 16)) * 100).astype(np.float32)).abs()
     try:

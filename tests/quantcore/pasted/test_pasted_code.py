@@ -8,6 +8,7 @@ import code_snippets
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.mistakes import CASES as MISTAKES
@@ -38,7 +39,7 @@ def executed(text, **names):
     return scope
 
 
-@pytest.mark.parametrize("name", code_snippets.RIGHT)
+@for_each("name", code_snippets.RIGHT)
 def test_right_code_is_not_accused(name):
     reading = read(code_snippets.RIGHT[name])
     assert named(reading.mistakes) == []
@@ -49,7 +50,7 @@ def test_right_code_is_not_accused(name):
     assert not re.search(r"\bcorrect\b|\bright\b", reading.summary)
 
 
-@pytest.mark.parametrize("name", code_snippets.WRONG)
+@for_each("name", code_snippets.WRONG)
 def test_wrong_code_is_named_with_its_line(name):
     text, expected = marked(code_snippets.WRONG[name])
     assert expected
@@ -87,7 +88,7 @@ LESSON = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@for_each("name", MISTAKES)
 def test_the_lesson_s_code_is_recognized(name):
     wrong, right = lines(MISTAKES[name])
     reading = read("\n".join(line.text for line in wrong))
@@ -102,8 +103,8 @@ def test_the_lesson_s_code_is_recognized(name):
     assert {f.kind for f in reading.notes} <= {"zero-scale", "cast-without-clamp"}
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-@pytest.mark.parametrize("which", ["wrong", "right"])
+@for_each("name", MISTAKES)
+@for_each("which", ["wrong", "right"])
 def test_codes_are_those_of_the_code_when_it_runs(name, which):
     """The codes are computed from what was read, without running it; the lesson's functions are the oracle."""
     mistake = MISTAKES[name]
@@ -123,7 +124,7 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
 HARMLESS = ("one too far", "clamp to 256")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", [n for n in code_snippets.WRONG if n not in ("in place", "in place, by masks")]
 )
 def test_what_is_shown_is_what_the_snippet_makes(name):
@@ -143,7 +144,7 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
     assert shown.against.wrong_cells.any() != (name in HARMLESS)
 
 
-@pytest.mark.parametrize("name", ["torch symmetric", "torch asymmetric", "numpy symmetric", "int4 in int8", "per-channel with keepdim",
+@for_each("name", ["torch symmetric", "torch asymmetric", "numpy symmetric", "int4 in int8", "per-channel with keepdim",
                                   "per-group", "percentile of magnitudes", "uint8 around 128", "unsigned after a ReLU"])  # fmt: skip
 def test_right_code_gives_the_scheme_s_codes(name):
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(5))
@@ -194,7 +195,7 @@ def test_what_is_not_recognized_is_said():
     assert read("print('hello')").summary.startswith("No quantizer is recognized")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "q = torch.round(x / scale).to(torch.int8)",
@@ -210,7 +211,7 @@ def test_of_what_is_not_known_nothing_is_claimed(text):
     assert named(read(text).mistakes) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("", "There is no code yet"),
@@ -257,14 +258,14 @@ EVIL = [
 ]
 
 
-@pytest.mark.parametrize("text", EVIL)
+@for_each("text", EVIL)
 def test_nothing_is_run(text, tmp_path):
     place = tmp_path / "made"
     read(text.format(place))
     assert not place.exists()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["x = 10 ** 10 ** 10", "x = 1 << 10 ** 9", "x = 2 ** 64 ** 64", "x = 'a' * 10 ** 10", "x = [0] * 10 ** 10", "x = 9.9e300 * 9.9e300",
              "x = (-8) ** 0.5", "x = 0 ** -1", "x = 1 % 0 + 1 // 0 + 1 / 0", "while True:\n    x = 1", "def f(x):\n    return f(x)\nf(x)",
              "a = b = c = a", "for i in range(10 ** 9):\n    q = torch.round(x / 0)", "lambda: 0", "x = x[x] = x",
@@ -341,7 +342,7 @@ def test_what_can_not_be_shown_is_said(text, x, words):
         show_code(read(text), 0, x)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "block"),
     [((1024, 512), (256, 256)), ((300, 999), (256, 192)), ((100_000,), (65_536,)), ((512, 512, 3, 3), (64, 112, 3, 3)), ((8, 64), (8, 64))],
 )  # fmt: skip
@@ -380,8 +381,8 @@ def found(text, kind):
     return finding.what
 
 
-@pytest.mark.parametrize("zero", [0, 128])
-@pytest.mark.parametrize("divisor", [255, 200, 4095])
+@for_each("zero", [0, 128])
+@for_each("divisor", [255, 200, 4095])
 def test_what_is_said_of_a_divisor_is_so(divisor, zero):
     low, high, kind = (0, 255, "uint8") if zero else (-128, 127, "int8")
     text = f"s = x.abs().max() / {divisor}\nq = (torch.round(x / s) + {zero}).clamp({low}, {high}).to(torch.{kind})"
@@ -433,18 +434,18 @@ def test_the_shift_on_the_way_back_is_as_said():
         )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "nested",
     ["-" * 90 + "x", "a." * 100 + "b", "f(" * 80 + "x" + ")" * 80, "not " * 95 + "x", "x" + "[0]" * 99],
 )
-@pytest.mark.parametrize("before", [0, 3])
+@for_each("before", [0, 3])
 def test_the_line_of_code_nested_too_deeply(nested, before):
     """Its innermost node may be an operator or a context, which has no line of its own."""
     with pytest.raises(qc.QuantError, match=f"^Line {before + 1}: the code is nested more than"):
         read("\n" * before + f"q = {nested}")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "scheme"),
     [
         ("floor", "int8 symmetric"), ("wrong sign", "uint8 asymmetric"), ("255 with symmetric int8", "int8 symmetric"),
@@ -487,7 +488,7 @@ AWAY = {
 }
 
 
-@pytest.mark.parametrize("rounded", AWAY.values(), ids=AWAY)
+@for_each("rounded", AWAY.values(), ids=AWAY)
 def test_half_away_from_zero_is_a_rounding(rounded):
     text = f"s = x.abs().max() / 127\nq = {rounded}"
     x = torch.tensor([127.0, 0.5, -0.5, 1.5, -2.5, 2.25, 0.0])  # s is 1
@@ -511,7 +512,7 @@ def test_half_away_from_zero_with_a_zero_point():
         assert ("clamp (line 3) 0..255" in reading.summary) == bool(clamp)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "clamped",
     [
         "q.clamp(-8, 7)", "torch.minimum(torch.maximum(q, torch.tensor(-8.0)), torch.tensor(7.0))", "torch.where(q > 7, 7, torch.where(q < -8, -8, q))",
@@ -716,7 +717,7 @@ q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@for_each("name", OTHERS)
 def test_other_code_is_understood_too(name):
     text, expected = OTHERS[name]
     reading = read(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.pasted import names
@@ -150,8 +151,8 @@ def walked(text, x=None, numpy=False):
     return evaluate(CodeInputs(*parse(text + "  # numpy" * numpy), x, (0.1, 0)))
 
 
-@pytest.mark.parametrize("text", ["x.clamp_(-0.1, 0.1)", "x[x > 0] = 0", "x[0] = 5", "x /= 2", "y = x.view(-1)\ny[0] = 9", "x.data.mul_(0)", "x.T.zero_()"])
-@pytest.mark.parametrize("numpy", [False, True])
+@for_each("text", ["x.clamp_(-0.1, 0.1)", "x[x > 0] = 0", "x[0] = 5", "x /= 2", "y = x.view(-1)\ny[0] = 9", "x.data.mul_(0)", "x.T.zero_()"])
+@for_each("numpy", [False, True])
 def test_the_page_s_tensor_is_never_written(text, numpy):
     x = torch.linspace(-1, 1, 64).reshape(8, 8)
     walked(text, x, numpy)

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore.prediction import practice
@@ -11,8 +11,8 @@ from quantcore.prediction import practice
 EASY = {0.25, 0.5, 1, 2, 4, 5, 10}
 
 
-@pytest.mark.parametrize("clipping", [True, False])
-@pytest.mark.parametrize("scheme", ["int4", "int4 asymmetric", "uint4 asymmetric", "int8", "int3 asymmetric"])
+@for_each("clipping", [True, False])
+@for_each("scheme", ["int4", "int4 asymmetric", "uint4 asymmetric", "int8", "int3 asymmetric"])
 def test_numbers_that_are_worked_out_mentally(scheme: str, clipping: bool) -> None:
     asked = qc.Scheme.parse(scheme)
     fmt = asked.format

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore import prediction, tensors
@@ -55,7 +56,7 @@ def test_right_answers(scheme):
 
 
 # x = 0.5, z = 9, s = 1/3: x/s = 1.5, so 2 + 9 = 11; x = -3: -9 + 9 = 0; x = 2: 6 + 9 = 15
-@pytest.mark.parametrize(
+@for_each(
     ("place", "typed", "kind", "words"),
     [
         ((0, 0), "11", "right", ""),
@@ -88,7 +89,7 @@ def test_codes(place, typed, kind, words):
 
 
 # fixed(-1, 1) at 4 bits: s = 1/7, 2.0 / s = 14 is clamped to 7 and would wrap to -2
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "place", "typed", "kind", "words"),
     [
         ("int4 fixed(-1, 1)", (0, 2), "7", "right", ""),
@@ -113,7 +114,7 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
 
 
 # s = 3 / 7 symmetric; 5 / 15 asymmetric
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "typed", "kind", "words"),
     [
         ("int4", "0.428571", "right", ""),
@@ -169,7 +170,7 @@ def test_a_scale_stored_as_zero_has_no_inverse():
 
 
 # uint4 asymmetric: -round(-3 / (1/3)) = 9; int4: -8 + 9 = 1; int8: s = 5/255, -128 + 153 = 25
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "typed", "kind", "words"),
     [
         (ASYMMETRIC, "9", "right", ""),
@@ -216,8 +217,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("how", KINDS)
-@pytest.mark.parametrize("scheme", ["int8 asymmetric percentile(90)", "uint6 asymmetric percentile(80)"])
+@for_each("how", KINDS)
+@for_each("scheme", ["int8 asymmetric percentile(90)", "uint6 asymmetric percentile(80)"])
 def test_a_learner_with_one_habit_is_told_so(scheme, how):
     """Of the elements that a habit gets wrong, at least 90 % are explained by it, and all by some wrong step."""
     x = tensors.generate(tensors.Generated("normal", (10, 20), 5)) + 0.37
@@ -261,7 +262,7 @@ def test_blank_rows_and_hostile_text():
     assert all(len(m.sentence) < 200 for m in marks)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "words"),
     [
         (lambda: mark_codes(of("e4m3fn"), [(0, 0)], ["1"]), "e4m3fn is not an integer format"),

@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 import numpy as np
-import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -86,8 +86,8 @@ def scales_of(values, fmt, rule):
     return qc.choose_qparams(torch.tensor(values).reshape(-1, 1), scheme).scale.reshape(-1).tolist()
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("fmt", FLOATS)
+@for_each("rule", RULES)
+@for_each("fmt", FLOATS)
 def test_scale_of_a_float_block(fmt, rule):
     book = qc.FLOATS[fmt]
     values = [*magnitudes(), math.inf]
@@ -103,8 +103,8 @@ def test_scale_of_a_float_block(fmt, rule):
             assert [math.isnan(a) for a in found] == [math.isnan(b) for b in wanted]
 
 
-@pytest.mark.parametrize("rule", ["power_floor", "power_even", "power_ceil", "power_rounded"])
-@pytest.mark.parametrize("bits", [4, 8])
+@for_each("rule", ["power_floor", "power_even", "power_ceil", "power_rounded"])
+@for_each("bits", [4, 8])
 def test_scale_of_an_integer_block(bits, rule):
     """Integer codes are read as 1.xxx · 2^0, so e8m0's bounds apply to 2^(bits - 2) times the scale."""
     values = magnitudes()

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -67,7 +68,7 @@ SYMMETRIC = {
 }
 
 
-@pytest.mark.parametrize("rule", SYMMETRIC)
+@for_each("rule", SYMMETRIC)
 def test_symmetric_scale(rule):
     formats = SIGNED if rule == "max_of_sides" else FORMATS
     for fmt, (low, high) in itertools.product(formats, RANGES):
@@ -102,9 +103,9 @@ def test_symmetric_zero_point(rule):
         assert found.zero_point.item() == (0 if signed else z)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("order", ["round_quotient", "round_difference"])
-@pytest.mark.parametrize("zero", ["both", "low", "no"])
+@for_each("precision", ["float32", "float64"])
+@for_each("order", ["round_quotient", "round_difference"])
+@for_each("zero", ["both", "low", "no"])
 def test_asymmetric_parameters(zero, order, precision):
     for fmt, (low, high) in itertools.product(FORMATS, RANGES):
         found = parameters(
@@ -154,8 +155,8 @@ def test_a_narrow_range_is_widened(symmetric):
             assert (found.low.item(), found.high.item()) == (low, high)
 
 
-@pytest.mark.parametrize("rule", ["computed", "zero", "zero_if_asymmetric"])
-@pytest.mark.parametrize("symmetric", [True, False])
+@for_each("rule", ["computed", "zero", "zero_if_asymmetric"])
+@for_each("symmetric", [True, False])
 def test_a_scale_that_is_too_small_is_replaced(symmetric, rule):
     """Only below the smallest scale, not at it; the zero_point of such a block is another choice."""
     choices = {"eps": 0.25, "eps_replacement": 0.5, "replaced_zero_point": rule}
@@ -242,10 +243,8 @@ def test_zero_point_of_no_range(nan_zero_point):
         assert found.zero_point.item() == {"lowest": -(2**31), "zero": 0, "wrapped": wrapped}[nan_zero_point]
 
 
-@pytest.mark.parametrize(
-    "x", [[1.0, 2.0], [math.inf, 1.0], [math.nan, 1.0], [-math.inf, 0.5], [-math.inf, math.inf]]
-)
-@pytest.mark.parametrize("rule", ["kept", "nan", "nonfinite"])
+@for_each("x", [[1.0, 2.0], [math.inf, 1.0], [math.nan, 1.0], [-math.inf, 0.5], [-math.inf, math.inf]])
+@for_each("rule", ["kept", "nan", "nonfinite"])
 def test_scales_that_are_refused(rule, x):
     """One bad scale among good ones."""
     scheme = qc.Scheme(

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -59,7 +60,7 @@ def test_scale_that_becomes_zero():
     assert result.dequantized[0].tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("int4 scales(int8) scales(int8)", "scales twice"),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.quantization import codes as casts
@@ -35,8 +36,8 @@ def code_of(quotient, z, cast, nan):
     return int(np.clip(total, -128, 127))
 
 
-@pytest.mark.parametrize("kernel", ["A", "B"])
-@pytest.mark.parametrize("cast", ["none", "int32", "int64", "low_bits"])
+@for_each("kernel", ["A", "B"])
+@for_each("cast", ["none", "int32", "int64", "low_bits"])
 def test_a_cast_of_what_is_too_large(cast, kernel):
     """One such number among small ones, in the block with the smaller or the larger scale."""
     compared = set()
@@ -61,8 +62,8 @@ def test_a_cast_of_what_is_too_large(cast, kernel):
     assert {-128, 127} <= compared
 
 
-@pytest.mark.parametrize("z", [2**31 - 1, -(2**31), 2**30])
-@pytest.mark.parametrize("cast", ["int64", "low_bits"])
+@for_each("z", [2**31 - 1, -(2**31), 2**30])
+@for_each("cast", ["int64", "low_bits"])
 def test_a_zero_point_is_cast_with_the_number(cast, z):
     """Even the zero point alone may be too large."""
     scheme = dataclasses.replace(
@@ -97,8 +98,8 @@ def test_how_many_come_to_nan_is_said():
             qc.apply(x, scheme)
 
 
-@pytest.mark.parametrize(("cast", "end"), [("int32", 2.0**31), ("low_bits", 2.0**31), ("int64", 2.0**63)])
-@pytest.mark.parametrize("kernel", ["A", "B"])
+@for_each(("cast", "end"), [("int32", 2.0**31), ("low_bits", 2.0**31), ("int64", 2.0**63)])
+@for_each("kernel", ["A", "B"])
 def test_elements_are_looked_at_where_some_come_half_as_far(kernel, cast, end):
     """Blocks are judged by their own scale, by the end that is farther from 0, and including the zero_point."""
     scheme = qc.Scheme(

@@ -5,6 +5,7 @@ import decimal
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.numerics.float32 import as_float32, refuse_nonfinite
@@ -12,7 +13,7 @@ from quantcore.numerics.float32 import as_float32, refuse_nonfinite
 VALUES = [[0.0, 1.0, -2.0], [3.0, -4.0, 5.0]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "dtype",
     [
         torch.float16,
@@ -31,15 +32,15 @@ def test_torch_dtypes(dtype):
     assert x.tolist() == VALUES
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i2", "i4", "i8"])
-@pytest.mark.parametrize("order", ["<", ">"])
+@for_each("dtype", ["f2", "f4", "f8", "i1", "i2", "i4", "i8"])
+@for_each("order", ["<", ">"])
 def test_numpy_dtypes_in_either_byte_order(dtype, order):
     x = as_float32(np.array(VALUES).astype(order + dtype))
     assert x.dtype == torch.float32
     assert x.tolist() == VALUES
 
 
-@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", ">u2", ">u8"])
+@for_each("dtype", ["u1", "u2", "u4", "u8", ">u2", ">u8"])
 def test_unsigned(dtype):
     highest = int(np.iinfo(dtype).max)
     assert as_float32(np.array([0, 7, highest], dtype=dtype)).tolist() == [0, 7, float(np.float32(highest))]
@@ -55,12 +56,12 @@ def test_bool():
         assert as_float32(x).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("x", [2.5, np.float64(2.5), [2.5], ((2.5,),), np.float16(2.5), torch.tensor(2.5)])
+@for_each("x", [2.5, np.float64(2.5), [2.5], ((2.5,),), np.float16(2.5), torch.tensor(2.5)])
 def test_numbers_and_lists(x):
     assert as_float32(x).tolist() == np.asarray(x).tolist()
 
 
-@pytest.mark.parametrize("number", [2**24 + 1, 2**24 + 3, 2**53 + 1, 2**63 - 1, -(2**24) - 1])
+@for_each("number", [2**24 + 1, 2**24 + 3, 2**53 + 1, 2**63 - 1, -(2**24) - 1])
 def test_integers_beyond_float32_go_to_the_nearest(number):
     for x in (np.array([number]), torch.tensor([number])):
         assert as_float32(x).tolist() == [float(np.float32(number))]
@@ -89,7 +90,7 @@ RECORDS = np.zeros(5, dtype=[("name", "u1"), ("value", "f4")])
 RECORDS["value"] = [1, -2, 3, -4, 5.5]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "array",
     [BASE.T, BASE[:, ::2], BASE[::-1], BASE[:, ::-1], BASE[::-2, ::-3], BASE[1], np.asfortranarray(BASE),
      np.broadcast_to(BASE[0], (3, 6)), BASE[:, 2:5], BASE.astype(">f4")[::-1], RECORDS["value"],
@@ -132,7 +133,7 @@ def test_gradients_stay_outside():
     assert not qc.apply(x, qc.Scheme()).dequantized.requires_grad
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "words"),
     [
         ([1 + 2j], "complex"),

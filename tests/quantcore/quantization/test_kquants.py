@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from script_run import run
 
 import quantcore as qc
@@ -34,15 +35,15 @@ def weights(columns=512, seed=1):
     return torch.rand(columns, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("name", SUPER_BLOCKS)
-@pytest.mark.parametrize("columns", [8, 128, 300, 257, 384])
+@for_each("name", SUPER_BLOCKS)
+@for_each("columns", [8, 128, 300, 257, 384])
 def test_rows_of_other_lengths(name, columns):
     with pytest.raises(qc.QuantError, match=rf"n_per_row % QK_K == 0.*rows have {columns} elements"):
         qc.apply(torch.ones(2, columns), preset(name))
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@for_each("name", WEIGHTED)
+@for_each("bad", [np.nan, np.inf])
 def test_nonfinite_numbers_are_refused(name, bad):
     x = sample()
     x[1, 3] = bad
@@ -53,7 +54,7 @@ def test_nonfinite_numbers_are_refused(name, bad):
         qc.apply(x, preset(name), importance=weights())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("importance", "words"),
     [
         (torch.rand(511), "one number per column"),
@@ -84,7 +85,7 @@ def test_importance_of_every_element_is_that_of_its_column():
     assert not torch.equal(each.codes, qc.apply(x, preset("Q5_K")).codes)
 
 
-@pytest.mark.parametrize("name", TYPES)
+@for_each("name", TYPES)
 def test_any_rank_and_layout(name):
     x = sample((2, 3, 512))
     flat = qc.apply(x.reshape(6, 512), preset(name))
@@ -161,7 +162,7 @@ def test_codes_as_they_are_said(name):
     assert np.array_equal(result.dequantized.numpy(), result.codes.numpy() * s + z)
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
+@for_each("name", WEIGHTED)
 def test_trace_with_importance(name):
     """The trace goes through the search and both levels of scales to the code in the result."""
     x = sample()
@@ -190,7 +191,7 @@ def test_trace_where_a_scale_is_stored_as_0():
     assert t.steps()[-3].formula == "chosen by the search, since the scale is stored as 0"
 
 
-@pytest.mark.parametrize("name", TYPES)
+@for_each("name", TYPES)
 def test_curve_of_a_group(name):
     """The best trial has the least error, and its scale is that of the group before it is stored."""
     result = qc.apply(sample(), preset(name))
@@ -243,7 +244,7 @@ def test_searches_of_other_formats(text, bits):
         assert not zeros.dequantized.any()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("int4 make_qx", "choose per_group"),
@@ -260,7 +261,7 @@ def test_searches_that_do_not_fit(text, words):
         qc.apply(torch.ones(2, 512), qc.Scheme.parse(text))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["make_qkx2(-1, 0.1, 2.5)", "make_qkx2(-1, 0.1, 5000)", "make_qx(weights=mine)", "make_qkx2(-1, 0.1)",
      "make_qkx3(-1, 0.1, 3, over=-1)", "make_iq4_nl(ntry=-1)", "make_qkx2(-1, 0.1, 3, use_mad=2)"],

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import GOLDEN
 
 import quantcore as qc
@@ -123,8 +124,8 @@ def codes_of_fake_quantize(x, scale, zero_point, block, fmt):
     return codes
 
 
-@pytest.mark.parametrize(("shape", "granularity", "block"), SHAPES_AND_BLOCKS)
-@pytest.mark.parametrize("make", [halves, off_ties])
+@for_each(("shape", "granularity", "block"), SHAPES_AND_BLOCKS)
+@for_each("make", [halves, off_ties])
 def test_codes_against_fake_quantize(shape, granularity, block, make):
     for seed, fmt in formats_for(shape, block):
         scale, zero_point = parameters(grid_of(shape, block), fmt, seed)
@@ -140,8 +141,8 @@ def test_codes_against_fake_quantize(shape, granularity, block, make):
             assert torch.equal(result.zero_point, zero_point)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8, 16])
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@for_each("bits", [2, 4, 8, 16])
+@for_each("axis", [0, 1, 2, -1])
 def test_codes_against_fake_quantize_per_channel(bits, axis):
     fmt = qc.IntFormat(bits)
     shape = (5, 6, 7)
@@ -158,8 +159,8 @@ def test_codes_against_fake_quantize_per_channel(bits, axis):
 
 
 # quantize_per_tensor and quantize_per_channel add z before rounding, so ties go the other way if z is odd
-@pytest.mark.parametrize(("fmt", "dtype"), [(qc.INT8, torch.qint8), (qc.UINT8, torch.quint8)])
-@pytest.mark.parametrize("shape", [(), (9,), (6, 10), (3, 4, 5), (2, 3, 4, 5)])
+@for_each(("fmt", "dtype"), [(qc.INT8, torch.qint8), (qc.UINT8, torch.quint8)])
+@for_each("shape", [(), (9,), (6, 10), (3, 4, 5), (2, 3, 4, 5)])
 def test_codes_against_quantize_per_tensor(fmt, dtype, shape):
     for seed in range(10):
         scale, zero_point = parameters((), fmt, seed, even=True)
@@ -170,8 +171,8 @@ def test_codes_against_quantize_per_tensor(fmt, dtype, shape):
         assert torch.equal(qc.dequantize(codes, scale, zero_point, qc.Scheme(fmt)), expected.dequantize())
 
 
-@pytest.mark.parametrize(("fmt", "dtype"), [(qc.INT8, torch.qint8), (qc.UINT8, torch.quint8)])
-@pytest.mark.parametrize(("shape", "axis"), [((9,), 0), ((6, 10), 0), ((6, 10), 1), ((3, 4, 5), 1)])
+@for_each(("fmt", "dtype"), [(qc.INT8, torch.qint8), (qc.UINT8, torch.quint8)])
+@for_each(("shape", "axis"), [((9,), 0), ((6, 10), 0), ((6, 10), 1), ((3, 4, 5), 1)])
 def test_codes_against_quantize_per_channel(fmt, dtype, shape, axis):
     block = tuple(1 if i == axis else n for i, n in enumerate(shape))
     scale, zero_point = parameters(grid_of(shape, block), fmt, even=True)
@@ -194,7 +195,7 @@ def golden():
         return dict(arrays)
 
 
-@pytest.mark.parametrize("case", golden_cases())
+@for_each("case", golden_cases())
 def test_codes_recorded_from_onnx(case, golden):
     scale, zero_point, codes = (golden[f"{case['id']}.{what}"] for what in ("scale", "zero_point", "codes"))
     by_hand = qc.Given(scale.tolist(), zero_point.tolist())
@@ -225,8 +226,8 @@ def numpy_codes(x, scale, zero_point, fmt):
     return np.clip(np.rint(x / scale) + np.float32(zero_point), qmin, qmax).astype(np.int64)
 
 
-@pytest.mark.parametrize(("shape", "granularity", "block"), SHAPES_AND_BLOCKS)
-@pytest.mark.parametrize("symmetric", [True, False])
+@for_each(("shape", "granularity", "block"), SHAPES_AND_BLOCKS)
+@for_each("symmetric", [True, False])
 def test_parameters_and_codes_against_numpy(shape, granularity, block, symmetric):
     for seed, fmt in formats_for(shape, block):
         x = randn(shape, seed) + (0, 4, -20)[seed % 3]
@@ -273,7 +274,7 @@ SOME_SCHEMES = [
     for granularity in (qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(5), qc.PerBlock((4, 3)))
     for setting in (qc.MinMax(), qc.Percentile(90), qc.Fixed(-2, 3), qc.Given(0.37))
 ]
-each_scheme = pytest.mark.parametrize("scheme", SOME_SCHEMES, ids=str)
+each_scheme = for_each("scheme", SOME_SCHEMES, ids=str)
 
 
 def per_element(parameters, shape, block):
@@ -330,8 +331,8 @@ def test_finer_granularity_never_widens_a_range(symmetric):
         assert (fine < coarse).any()
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-@pytest.mark.parametrize("symmetric", [True, False])
+@for_each("order", list(itertools.permutations(range(3))))
+@for_each("symmetric", [True, False])
 def test_permuted_axes_permute_the_result(order, symmetric):
     x, block = randn((4, 5, 6), 4), (2, 3, 4)
     scheme = qc.Scheme(qc.INT8, symmetric, qc.PerBlock(block), qc.Percentile(95))
@@ -369,7 +370,7 @@ def test_one_zero_row_leaves_the_others_alone():
     exact(x, qc.Scheme(granularity=qc.PerChannel(0)), [1, 1, 1], [0, 0, 0], x, x)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "value", "scale", "zero_point", "code"),
     [
         (SYM, 5, f32(5) / f32(127), 0, 127),
@@ -422,10 +423,10 @@ def test_a_tie_goes_to_the_even_code():
 SETTINGS = [qc.MinMax(), qc.Percentile(99), qc.Fixed(-1, 1), qc.Given(0.1)]
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("shape", [(), (50,), (5, 10), (2, 5, 5), (2, 2, 2, 5)])
-@pytest.mark.parametrize("bad", [(math.nan,), (math.inf,), (-math.inf,), (math.nan, -math.inf, math.nan)])
+@for_each("setting", SETTINGS, ids=str)
+@for_each("symmetric", [True, False])
+@for_each("shape", [(), (50,), (5, 10), (2, 5, 5), (2, 2, 2, 5)])
+@for_each("bad", [(math.nan,), (math.inf,), (-math.inf,), (math.nan, -math.inf, math.nan)])
 def test_what_is_not_finite_is_refused(setting, symmetric, shape, bad):
     x = torch.ones(shape)
     places = [0] if not shape else [17, 23, 31][: len(bad)]
@@ -480,10 +481,10 @@ def test_out_of_another_kind_is_refused(out):
         qc.quantize(randn((6, 10)), 1.0, 0, SYM, out=out)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "dtype"), [(qc.INT8, np.int8), (qc.UINT8, np.uint8), (qc.INT16, np.int16), (qc.UINT16, np.uint16)]
 )
-@pytest.mark.parametrize("zero_point", [0, 3, -200, 1000])
+@for_each("zero_point", [0, 3, -200, 1000])
 def test_wrapping_is_a_cast_without_a_clamp(fmt, dtype, zero_point):
     x = np.arange(-70_000, 70_000, 7, dtype=np.float32)
     scheme = qc.Scheme(fmt, convention=WRAP)
@@ -492,7 +493,7 @@ def test_wrapping_is_a_cast_without_a_clamp(fmt, dtype, zero_point):
     )
 
 
-@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@for_each("fmt", FORMATS, ids=str)
 def test_wrapping_keeps_the_lowest_bits(fmt):
     x = [float(sign * (2**n + k)) for n in range(23) for k in (-1, 0, 1) for sign in (-1, 1)]
     x += [2.0**40, -(2.0**40), 2.0**61, 3e38, -3e38, 0.5, 1.5, -0.5]

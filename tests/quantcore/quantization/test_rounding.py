@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 from quantcore import QuantError
 from quantcore.numerics.rounding import NAMES, ROUNDINGS, Stochastic, rounding
@@ -30,7 +31,7 @@ def hard_values():
     return torch.from_numpy(np.unique(np.concatenate(near)))
 
 
-@pytest.mark.parametrize("name", ROUNDINGS)
+@for_each("name", ROUNDINGS)
 def test_exact(name):
     values = hard_values()
     work = values.clone()
@@ -47,11 +48,9 @@ def microxcaling(values, even):
     return np.copysign(np.floor(size + half) - tie, values.numpy())
 
 
-@pytest.mark.parametrize("name", ["half_away_of_sum", "half_even_of_sum"])
-@pytest.mark.parametrize(
-    "end", [2.0**22, 3.4e38], ids=["where float32 has every half", "all"]
-)  # separate code paths
-@pytest.mark.parametrize("below_half", [True, False], ids=["with 0.49999997", "without"])
+@for_each("name", ["half_away_of_sum", "half_even_of_sum"])
+@for_each("end", [2.0**22, 3.4e38], ids=["where float32 has every half", "all"])  # separate code paths
+@for_each("below_half", [True, False], ids=["with 0.49999997", "without"])
 def test_sums_are_microxcaling_s(name, end, below_half):
     values = hard_values()
     values = values[(values.abs() < end) & (below_half | (values.abs() != 0.5 - 2.0**-25))]
@@ -59,14 +58,14 @@ def test_sums_are_microxcaling_s(name, end, below_half):
     assert rounding(name)(values.clone()).numpy().tobytes() == expected.astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_nothing_becomes_of_nan_and_infinity(name):
     rounded = rounding(name)(torch.tensor([math.nan, math.inf, -math.inf]))
     assert math.isnan(rounded[0])
     assert rounded[1:].tolist() == [math.inf, -math.inf]
 
 
-@pytest.mark.parametrize("value", [0.5, 0.1, -0.3, 2.75, -17.001, 0.999, 1000.25])
+@for_each("value", [0.5, 0.1, -0.3, 2.75, -17.001, 0.999, 1000.25])
 def test_stochastic_is_unbiased(value):
     """Each draw is one of the two neighbors. By Hoeffding, the mean of n is off by more than t at most once in
     1/(2 exp(-2 n t²)) runs, here 10^12; the probability is a multiple of 2^-24, which adds less than that."""
@@ -97,9 +96,7 @@ def test_stochastic_in_pieces_is_as_in_one():
     assert torch.equal(torch.cat(parts), Stochastic(1)(x.clone()))
 
 
-@pytest.mark.parametrize(
-    "name", ["", "half", "Floor", "stochastic_", "stochastic_-1", "stochastic_1.5", None, 3]
-)
+@for_each("name", ["", "half", "Floor", "stochastic_", "stochastic_-1", "stochastic_1.5", None, 3])
 def test_names_that_are_none(name):
     with pytest.raises(QuantError, match="choose half_even"):
         rounding(name)

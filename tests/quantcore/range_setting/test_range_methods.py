@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import in_parts
 from places import GOLDEN
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,17 +46,17 @@ DATA = {
     "one outlier": np.where(np.arange(40) == 7, np.float32(1e6), NORMAL),
 }
 FORMATS = ("int8", "int4", "int2", "int3n", "uint4 asymmetric", "int2 asymmetric", "e2m1", "e4m3fn", "nf4")
-each_data = pytest.mark.parametrize("data", DATA)
+each_data = for_each("data", DATA)
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@for_each("text", TEXTS)
 def test_text_form(text):
     scheme = qc.Scheme.parse(f"int4 {text}")
     assert qc.Scheme.parse(str(scheme)) == scheme
     assert f" {text} " in str(scheme)
 
 
-@pytest.mark.parametrize("text", ["percentile(99.5)", "min_mse(20)", "entropy(512)", "mean_std(2.5)", "abs_mean", "make_qkx2(-1, 0.1, 20)",
+@for_each("text", ["percentile(99.5)", "min_mse(20)", "entropy(512)", "mean_std(2.5)", "abs_mean", "make_qkx2(-1, 0.1, 20)",
                                   "fixed(-1, 2)", "given([[0.1], [0.2]], zero_point=[[1], [2]])"])  # fmt: skip
 def test_controls_represent_a_setting(text):
     setting = qc.Scheme.parse(f"int4 {text}").range_setting
@@ -169,7 +170,7 @@ EVERY_CONVENTION = sorted(CONVENTIONS)
 
 
 @in_parts(7)
-@pytest.mark.parametrize("convention", EVERY_CONVENTION)
+@for_each("convention", EVERY_CONVENTION)
 def test_a_search_finds_what_measuring_every_range_does(convention, part):
     """The search never skips the range with the least error, compared to the last bit."""
     shares = 1 - torch.arange(16) / 16
@@ -195,7 +196,7 @@ def test_a_search_finds_what_measuring_every_range_does(convention, part):
     assert searched >= len(part(range(32)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "power", "most"),
     [
         ("int4", 1, 34),
@@ -223,7 +224,7 @@ def test_a_search_leaves_most_ranges_out(monkeypatch, text, power, most):
     assert 7 * 400 <= sum(measured) <= most * 400
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "choices", "size", "expected"),
     [
         ("int4", {}, 4096, True),
@@ -302,7 +303,7 @@ def test_min_mse_looks_at_the_convention_it_serves():
     assert not torch.equal(*highs)
 
 
-@pytest.mark.parametrize("candidates", [0, -1, 1.5, 10_001, "9", None, True])
+@for_each("candidates", [0, -1, 1.5, 10_001, "9", None, True])
 def test_min_mse_refuses(candidates):
     with pytest.raises(qc.QuantError, match="candidates"):
         qc.MinMse(candidates)
@@ -336,7 +337,7 @@ def test_squared_error_is_that_of_the_report(data):
 # Entropy
 
 
-@pytest.mark.parametrize("case", RECORDED["onnxruntime"], ids=lambda c: f"{c['input']}-{c['num_bins']}")
+@for_each("case", RECORDED["onnxruntime"], ids=lambda c: f"{c['input']}-{c['num_bins']}")
 def test_entropy_has_the_recorded_thresholds(case):
     x = torch.from_numpy(ARRAYS[f"x.{case['input']}"]).reshape(1, -1)
     found = qc.Entropy(case["num_bins"])(x, Task(qc.INT8, False))
@@ -365,7 +366,7 @@ def divergence(counts, i, quantized):
     return float((p * np.log(p / q)).sum())
 
 
-@pytest.mark.parametrize(("bins", "quantized"), [(12, 4), (13, 4), (40, 8), (41, 7), (64, 16), (30, 2)])
+@for_each(("bins", "quantized"), [(12, 4), (13, 4), (40, 8), (41, 7), (64, 16), (30, 2)])
 def test_divergence_of_every_threshold(bins, quantized):
     """Each threshold separately, on sparse histograms, where empty bins and clipped counts matter most."""
     rng = np.random.default_rng(bins)
@@ -414,8 +415,8 @@ def onnxruntimes(x, bins, quantized):
         return collector.compute_collection_result()["x"][:2]
 
 
-@pytest.mark.parametrize(("bins", "quantized"), [(128, 128), (129, 128), (300, 64), (301, 100), (160, 16)])
-@pytest.mark.parametrize(
+@for_each(("bins", "quantized"), [(128, 128), (129, 128), (300, 64), (301, 100), (160, 16)])
+@for_each(
     "data",
     [
         "normal",
@@ -454,7 +455,7 @@ def test_entropy_where_onnxruntime_fails_is_scaled(data):
         assert np.array_equal(a.numpy(), np.ldexp(b.numpy().astype(np.float64), exponent).astype(np.float32))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments", [(1, 1), (128, 256), (8193,), (128.5,), (128, 0), ("many",), (math.nan,)]
 )
 def test_entropy_refuses(arguments):
@@ -470,7 +471,7 @@ def test_entropy_refuses_what_takes_minutes():
 # HQQ
 
 
-@pytest.mark.parametrize("case", RECORDED["hqq"], ids=lambda c: f"{c['input']}-{c['bits']}")
+@for_each("case", RECORDED["hqq"], ids=lambda c: f"{c['input']}-{c['bits']}")
 def test_half_quadratic_has_the_recorded_parameters(case):
     name, x = f"hqq.{case['input']}.{case['bits']}", ARRAYS[f"x.{case['input']}"]
     scheme = qc.Scheme.parse(
@@ -481,8 +482,8 @@ def test_half_quadratic_has_the_recorded_parameters(case):
         assert np.array_equal(found.numpy(), ARRAYS[f"{name}.{what}"].astype(found.numpy().dtype)), what
 
 
-@pytest.mark.parametrize("round_zero", [False, True])
-@pytest.mark.parametrize(
+@for_each("round_zero", [False, True])
+@for_each(
     "data", ["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"]
 )
 def test_half_quadratic_is_hqqs(data, round_zero):
@@ -531,7 +532,7 @@ def test_half_quadratic_refuses(text, words):
         qc.apply(NORMAL, qc.Scheme.parse(text))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments", [(0,), (1001,), (1.5,), (20, 0), (20, 1.1), (20, 0.7, 0), (20, 0.7, math.inf)]
 )
 def test_half_quadratic_refuses_arguments(arguments):
@@ -563,7 +564,7 @@ def test_mean_std_of_known_values():
     assert qc.choose_qparams(x, scheme).scale.item() == np.float32(11) / np.float32(127)
 
 
-@pytest.mark.parametrize("k", [0, -1, math.nan, math.inf, "3", None, True])
+@for_each("k", [0, -1, math.nan, math.inf, "3", None, True])
 def test_mean_std_refuses(k):
     with pytest.raises(qc.QuantError, match="k"):
         qc.MeanStd(k)
@@ -595,7 +596,7 @@ def test_odd_input_and_granularities(text, granularity, data):
         assert result.dequantized.isfinite().all()
 
 
-@pytest.mark.parametrize("text", TEXTS[:6])
+@for_each("text", TEXTS[:6])
 def test_nan_is_refused_in_words(text):
     x = NORMAL.copy()
     x[2, 3] = np.nan

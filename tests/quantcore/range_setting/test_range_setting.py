@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.granularity.extremes import extremes, magnitude
@@ -26,8 +27,8 @@ def test_min_max(task):
     assert high.tolist() == [max(row) for row in x.tolist()]
 
 
-@pytest.mark.parametrize("p", [50.001, 60, 75, 90, 99, 99.9, 99.999, 100])
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 101, 1000])
+@for_each("p", [50.001, 60, 75, 90, 99, 99.9, 99.999, 100])
+@for_each("size", [1, 2, 3, 8, 101, 1000])
 def test_percentile_is_numpys_in_float64(p, size):
     x = blocks(4, size, seed=size)
     wide = x.numpy().astype(np.float64)
@@ -60,13 +61,13 @@ def test_range_settings_leave_the_blocks_alone():
             assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("p", [50, 49.9, 100.1, 0, -99, math.nan, math.inf, "99", None, True, 10**400])
+@for_each("p", [50, 49.9, 100.1, 0, -99, math.nan, math.inf, "99", None, True, 10**400])
 def test_percentile_outside_its_range(p):
     with pytest.raises(qc.QuantError, match=r"[Pp]ercentile"):
         qc.Percentile(p)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "high", "symmetric", "expected"),
     [
         (-1, 3, False, (-1, 3)),
@@ -86,7 +87,7 @@ def test_fixed(low, high, symmetric, expected):
     assert params.scale.unique().tolist() == [float(width / np.float32(127 if symmetric else 255))]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "high"),
     [
         (1, 1),
@@ -127,7 +128,7 @@ def test_given_for_all_blocks_or_one_a_block():
     assert qc.Given(1.4e-45).scale == 1.4e-45
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scale", "zero_point", "words"),
     [
         (0, 0, "positive"),
@@ -159,7 +160,7 @@ def test_given_that_is_no_parameter(scale, zero_point, words):
             qc.Given(scale, zero_point)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scale", "zero_point", "words"),
     [
         ((0.1, 0.2), 0, r"scale has shape \(2,\), but the blocks form a grid of \(2, 1\)"),
@@ -187,9 +188,9 @@ def test_only_the_range_of_a_block_decides_its_parameters():
     assert (before == after).tolist() == [True, True, False, True]
 
 
-@pytest.mark.parametrize("size", [2, 7, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65])
-@pytest.mark.parametrize("groups", [1, 2, 5, 6])
-@pytest.mark.parametrize("rest", [0, 1])
+@for_each("size", [2, 7, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65])
+@for_each("groups", [1, 2, 5, 6])
+@for_each("rest", [0, 1])
 def test_the_largest_of_short_groups(size, groups, rest):
     """Short groups are processed in pairs where possible; their scales must be those of single groups."""
     x = torch.randn(6, size * groups + rest, generator=torch.Generator().manual_seed(size))
@@ -199,7 +200,7 @@ def test_the_largest_of_short_groups(size, groups, rest):
     assert torch.equal(params.low, -largest)
 
 
-@pytest.mark.parametrize("shape", [(2, 64), (2, 60), (1, 66), (256,), (2, 96)])
+@for_each("shape", [(2, 64), (2, 60), (1, 66), (256,), (2, 96)])
 def test_short_groups_go_the_fast_way(shape):
     """Only runs of 2 to 64 along the last axis do, those under 32 only in pairs and without NaN."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
@@ -221,8 +222,8 @@ def test_short_groups_go_the_fast_way(shape):
     assert magnitude(torch.tensor(3.0), ()) is None
 
 
-@pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(("shape", "block"), [((64, 6), (64, 1)), ((192, 3, 2), (64, 1, 1)), ((63, 5), (63, 1))])
+@for_each("value", [0.0, math.nan, math.inf, -math.inf])
+@for_each(("shape", "block"), [((64, 6), (64, 1)), ((192, 3, 2), (64, 1, 1)), ((63, 5), (63, 1))])
 def test_ends_of_tall_blocks(shape, block, value):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     x.view(-1)[20] = value
@@ -232,7 +233,7 @@ def test_ends_of_tall_blocks(shape, block, value):
     assert torch.equal(high.reshape(-1).nan_to_num(9), rows.amax(1).nan_to_num(9))
 
 
-@pytest.mark.parametrize("at", [0, 5, 16, 31, 40])
+@for_each("at", [0, 5, 16, 31, 40])
 def test_nan_stays_in_its_group(at):
     x = torch.ones(2, 64)
     x[1, at] = float("nan")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -20,10 +21,8 @@ def sample(shape=(6, 64), seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 3
 
 
-@pytest.mark.parametrize("name", TORCH)
-@pytest.mark.parametrize(
-    "granularity", ["per_tensor", "per_channel(0)", "per_group(16)", "per_flat_group(24)"]
-)
+@for_each("name", TORCH)
+@for_each("granularity", ["per_tensor", "per_channel(0)", "per_group(16)", "per_flat_group(24)"])
 def test_codes_are_torch_s_cast(name, granularity):
     """The codes are the bits of x / s as torch casts it, with s = max|x| / max divided in float32."""
     scheme = qc.Scheme.parse(f"{name} {granularity}")
@@ -43,7 +42,7 @@ def test_codes_are_torch_s_cast(name, granularity):
     assert result.zero_point is None
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_every_part_takes_floats(name):
     scheme = qc.Scheme.parse(f"{name} per_group(16)")
     result = qc.apply(sample(), scheme)
@@ -127,10 +126,8 @@ def test_blocks_with_powers_of_two_as_scales():
     assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-@pytest.mark.parametrize("name", CODEBOOKS)
-@pytest.mark.parametrize(
-    "granularity", ["per_tensor", "per_channel(0)", "per_group(24)", "per_flat_group(50)"]
-)
+@for_each("name", CODEBOOKS)
+@for_each("granularity", ["per_tensor", "per_channel(0)", "per_group(24)", "per_flat_group(50)"])
 def test_codebooks_take_the_nearest_value(name, granularity):
     """s = max|x| / the largest magnitude, and every code is that of the value nearest to x / s."""
     scheme = qc.Scheme.parse(f"{name} {granularity}")
@@ -147,7 +144,7 @@ def test_codebooks_take_the_nearest_value(name, granularity):
     assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-@pytest.mark.parametrize("name", CODEBOOKS)
+@for_each("name", CODEBOOKS)
 def test_every_part_takes_codebooks(name):
     scheme = qc.Scheme.parse(f"{name} per_group(16)")
     result = qc.apply(sample(), scheme)

@@ -7,6 +7,7 @@ import golden_cases as golden
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.conventions import KERNELS
@@ -42,9 +43,9 @@ def test_a_format_that_is_ruled_out_is_refused_at_every_granularity():
     assert ("textbook", "int4", "asymmetric") not in ruled_out
 
 
-@pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)
-@pytest.mark.parametrize("text", SCHEMES)
-@pytest.mark.parametrize("shape", [(8, 16), (4, 6, 10), (7,), ()])
+@for_each("name", qc.INTEGER_CONVENTIONS)
+@for_each("text", SCHEMES)
+@for_each("shape", [(8, 16), (4, 6, 10), (7,), ()])
 def test_nearest_scheme_is_taken(name, text, shape):
     scheme = qc.Scheme.parse(f"{text} {name}")
     try:
@@ -63,7 +64,7 @@ def test_nearest_scheme_is_taken(name, text, shape):
     assert qc.apply(torch.randn(shape), other).codes.shape == shape
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "other"),
     [
         ("int5 onnxruntime", "int4 onnxruntime"),
@@ -80,7 +81,7 @@ def test_fewest_changes(text, other):
     assert qc.nearest_supported(qc.Scheme.parse(text), (8, 16)) == qc.Scheme.parse(other)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "phrases"),
     [
         ("int8", []),
@@ -104,7 +105,7 @@ def test_differences(text, phrases):
     assert bool(said) == bool(phrases)
 
 
-@pytest.mark.parametrize("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
+@for_each("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
 def test_trace_is_what_the_library_computed(name):
     """An element's trace ends in the recorded code, and each step follows from the previous one."""
     kernels = {}

@@ -1,10 +1,11 @@
 """A scheme's text reads back as the same scheme, and any text is either read or refused, without side effects."""
 
 import itertools
-import time
 import warnings
 
 import pytest
+from bounded import in_seconds
+from grid import for_each
 
 import quantcore as qc
 from quantcore.notation import split_words
@@ -43,8 +44,8 @@ RANGE_SETTINGS = [
 CONVENTIONS = [qc.TEXTBOOK, qc.Convention.of("textbook", overflow="wrap")]
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
-@pytest.mark.parametrize("setting", RANGE_SETTINGS, ids=str)
+@for_each("granularity", GRANULARITIES, ids=str)
+@for_each("setting", RANGE_SETTINGS, ids=str)
 def test_text_reads_back(granularity, setting):
     for fmt, symmetric, convention in itertools.product(FORMATS, (True, False), CONVENTIONS):
         scheme = qc.Scheme(fmt, symmetric, granularity, setting, convention)
@@ -87,7 +88,7 @@ def test_known_texts(scheme, text):
     assert qc.Scheme.parse(text) == scheme
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "scheme"),
     [
         ("", qc.Scheme()),
@@ -108,7 +109,7 @@ def test_texts_that_people_write(text, scheme):
     assert qc.Scheme.parse(text) == scheme
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("int4 int8", "gives its format twice"),
@@ -213,13 +214,11 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@for_each("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_are_refused_at_once(text, tmp_path):
     marker = tmp_path / "marker"
-    start = time.process_time()
-    with pytest.raises(qc.QuantError) as caught:
+    with in_seconds(15), pytest.raises(qc.QuantError) as caught:
         qc.Scheme.parse(text.replace("{marker}", str(marker)))
-    assert time.process_time() - start < 5
     assert not marker.exists()
     assert len(str(caught.value)) < 300
 

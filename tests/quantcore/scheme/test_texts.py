@@ -3,8 +3,8 @@
 import json
 import warnings
 
-import pytest
 import texts
+from grid import for_each
 from parts import some
 from places import DATA
 
@@ -14,7 +14,7 @@ SCHEMES = json.loads((DATA / "scheme_texts.json").read_text(encoding="utf-8"))
 LINKS = json.loads((DATA / "links.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("text", SCHEMES)
+@for_each("text", SCHEMES)
 def test_scheme_text(text):
     with warnings.catch_warnings(action="ignore"):
         scheme = qc.Scheme.parse(text)
@@ -23,9 +23,7 @@ def test_scheme_text(text):
         assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-@pytest.mark.parametrize(
-    "number", some(range(len(LINKS))), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}"
-)
+@for_each("number", some(range(len(LINKS)), 6), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
 def test_link(number):
     link = LINKS[number]
     at = texts.opened(link["page"], link["parameters"])

@@ -14,6 +14,7 @@ import golden_cases
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import in_parts
 from script_run import run
 
@@ -72,8 +73,8 @@ def results(name):
                     continue  # the library does not support it
 
 
-@in_parts(5)
-@pytest.mark.parametrize("name", TODAY)
+@in_parts(10)
+@for_each("name", TODAY)
 def test_scripts_hold(name, part):
     """They do, and they cover each symmetry and granularity that the library has."""
     ran, every = set(), list(results(name))
@@ -96,8 +97,8 @@ def test_scripts_hold(name, part):
     assert {g.title().replace("_", "") for g in granularities} == {granularity for _, granularity in ran}
 
 
-@in_parts(5)
-@pytest.mark.parametrize("name", TODAY)
+@in_parts(10)
+@for_each("name", TODAY)
 def test_scripts_hold_on_recorded_inputs(name, part):
     """The records include ties, tiny, huge and one-sided rows, NaN and infinity."""
     count = 0
@@ -115,7 +116,7 @@ def test_scripts_hold_on_recorded_inputs(name, part):
 
 
 @in_parts(5)
-@pytest.mark.parametrize("name", RECIPES)
+@for_each("name", RECIPES)
 def test_torch_by_hand_holds_on_recorded_inputs(name, part):
     for case in part(golden_cases.cases(name)):
         try:
@@ -143,8 +144,8 @@ def plain(name, seed=0, setting="min_max", shape=(4, 6)):
     return qc.apply(sample(shape, seed), qc.Scheme.parse(text))
 
 
-@pytest.mark.parametrize("name", TODAY)
-@pytest.mark.parametrize("part", ["x = ", "expected = ", "expected_scale = "])
+@for_each("name", TODAY)
+@for_each("part", ["x = ", "expected = ", "expected_scale = "])
 def test_script_notices_other_numbers(name, part):
     """Each of its assertions can fail."""
     script, other = (library_script(plain(name, seed)) for seed in (0, 1))
@@ -154,7 +155,7 @@ def test_script_notices_other_numbers(name, part):
         run(whole.sub(lambda _: whole.search(other)[0], script, count=1))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@for_each("name", RECIPES)
 def test_script_is_short_and_names_its_versions(name):
     script = library_script(plain(name))
     assert max(map(len, script.splitlines())) <= 115
@@ -185,7 +186,7 @@ def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
     run(library_script(qc.apply(x, qc.Scheme.parse(f"int4 per_group(40) {name}"))))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("int8", "textbook does not describe a current library"),

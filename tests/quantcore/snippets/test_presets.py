@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+from grid import for_each
 from script_run import run
 
 import quantcore as qc
@@ -56,13 +57,13 @@ def runs(name, result):
         pytest.fail(f"{error!r}\n{script}")
 
 
-@pytest.mark.parametrize("name", SCRIPTED)
-@pytest.mark.parametrize("long", [False, True])
+@for_each("name", SCRIPTED)
+@for_each("long", [False, True])
 def test_script_holds(name, long):
     runs(name, result_of(name, rows(name, 0, long)))
 
 
-@pytest.mark.parametrize("name", SCRIPTED)
+@for_each("name", SCRIPTED)
 def test_script_notices_other_numbers(name):
     """Each of its assertions can fail: with the tensor, the codes or the scales of another script."""
     needs(name)
@@ -77,7 +78,7 @@ def test_script_notices_other_numbers(name):
             run(broken)
 
 
-@pytest.mark.parametrize("name", SCRIPTED)
+@for_each("name", SCRIPTED)
 def test_script_is_short_and_names_its_versions(name):
     """Codes are asserted, except for compressed-tensors' 6-bit format, TQ1_0 and ggml's searches, where x̂ is."""
     script = library_script(result_of(name, rows(name, 0)))
@@ -110,13 +111,13 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "changes", "shape"), OTHERS, ids=str)
+@for_each(("name", "changes", "shape"), OTHERS, ids=str)
 def test_what_a_call_takes_as_an_argument_may_differ(name, changes, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(2)) * 2
     runs(name, qc.apply(x, dataclasses.replace(qc.PRESETS[name], **changes)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "changes", "words"),
     [
         ("torchao.mxfp4", {"range_setting": qc.Percentile(99)}, "the range setting percentile(99); choose min_max"),

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from script_run import run
 
 import quantcore as qc
@@ -53,8 +54,8 @@ def sample(shape, seed=0):
     return torch.randn(shape, generator=generator) * 2 + 0.3
 
 
-@pytest.mark.parametrize(("shape", "text"), combinations())
-@pytest.mark.parametrize("write", WRITERS)
+@for_each(("shape", "text"), combinations())
+@for_each("write", WRITERS)
 def test_script_holds(write, shape, text):
     x = sample(shape)
     result = qc.apply(x, qc.Scheme.parse(text))
@@ -70,8 +71,8 @@ def test_script_holds(write, shape, text):
         assert names["scheme"] == result.scheme
 
 
-@pytest.mark.parametrize("setting", METHODS, ids=str)
-@pytest.mark.parametrize("write", WRITERS)
+@for_each("setting", METHODS, ids=str)
+@for_each("write", WRITERS)
 def test_script_of_every_range_setting_holds(write, setting):
     for text in ("int4", "uint4 asymmetric per_channel(0)", "uint4 asymmetric per_channel(0) hqq"):
         scheme = dataclasses.replace(qc.Scheme.parse(text), range_setting=setting)
@@ -80,7 +81,7 @@ def test_script_of_every_range_setting_holds(write, setting):
             assert torch.equal(run(write(literal(result.x.numpy()), result))["codes"], result.codes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "text"),
     [
         ([[0.0, 0.0], [1.0, -2.0]], "int4 per_channel"),
@@ -97,7 +98,7 @@ def test_script_of_every_range_setting_holds(write, setting):
         ([5.0, -3.0, 2.0], "int4 given(0.7,[0,2]) per_group(2)"),
     ],
 )
-@pytest.mark.parametrize("write", WRITERS)
+@for_each("write", WRITERS)
 @pytest.mark.filterwarnings("ignore:The zero_point")
 def test_script_of_a_corner_holds(write, values, text):
     x = torch.tensor(values)
@@ -106,8 +107,8 @@ def test_script_of_a_corner_holds(write, values, text):
     assert torch.equal(names["x"], x)
 
 
-@pytest.mark.parametrize("convention", ["textbook", "torchao", "compressed_tensors", "hqq"])
-@pytest.mark.parametrize("scales", ["int4", "uint8 asymmetric per_group(2,axis=0)"])
+@for_each("convention", ["textbook", "torchao", "compressed_tensors", "hqq"])
+@for_each("scales", ["int4", "uint8 asymmetric per_group(2,axis=0)"])
 def test_scripts_hold_for_scales_of_scales(convention, scales):
     """Also where a small scale becomes 0 next to a large one."""
     x = sample((6, 8)) * torch.tensor([1e-3, 1e-3, 1.0, 1.0, 1e3, 1e3])[:, None]
@@ -129,8 +130,8 @@ def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
         run(write(literal(x.numpy()), result))
 
 
-@pytest.mark.parametrize("kernel", "ABCDFGH")
-@pytest.mark.parametrize("text", ["int4 per_channel", "uint4 asymmetric per_group(4)", "uint8 symmetric"])
+@for_each("kernel", "ABCDFGH")
+@for_each("text", ["int4 per_channel", "uint4 asymmetric per_group(4)", "uint8 symmetric"])
 def test_scripts_hold_for_every_kernel(kernel, text):
     """All but the fused one, which is tested on its library's records."""
     x = sample((6, 8))
@@ -189,7 +190,7 @@ def test_literal_has_three_forms():
     assert literal(large).startswith('x = torch.from_numpy(np.load("quantscope.npz")["x"])')
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (17, 17), (2, 3, 4, 5), (20, 20), (3, 7, 11, 5)])
+@for_each("shape", [(), (1,), (3, 1), (17, 17), (2, 3, 4, 5), (20, 20), (3, 7, 11, 5)])
 def test_literal_keeps_every_bit(shape):
     bits = np.random.default_rng(0).integers(0, 2**32, shape, dtype=np.uint32)
     x = np.where(np.isfinite(bits.view(np.float32)), bits.view(np.float32), np.float32(-0.0)).reshape(shape)
@@ -230,7 +231,7 @@ def test_imports_that_are_not_used_are_left_out():
     ("write", "shape", "text"),
     [
         (torch_script, (3, 10), "uint4 asymmetric per_group(4) percentile(95)"),
-        (torch_script, (40, 50), "int4 per_block([16,16])"),
+        pytest.param(torch_script, (40, 50), "int4 per_block([16,16])", marks=pytest.mark.slow),
         (quantcore_script, (40, 50), "int8 per_channel"),
     ],
 )
@@ -256,7 +257,7 @@ def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
     run(torch_script(literal(x.numpy()), qc.apply(x, qc.Scheme.parse("int4 per_group(32)"))))
 
 
-@pytest.mark.parametrize("name", qc.PRESETS)
+@for_each("name", qc.PRESETS)
 def test_scripts_of_presets(name):
     result = qc.apply(sample((4, 256) if name != "torchao.nf4" else (64, 256)), qc.PRESETS[name])
     run(quantcore_script(literal(result.x), result))
@@ -268,7 +269,7 @@ def test_scripts_of_presets(name):
             torch_script(literal(result.x), result)
 
 
-@pytest.mark.parametrize("name", qc.PRESETS)
+@for_each("name", qc.PRESETS)
 def test_source_of_a_scheme_beside_a_preset(name):
     """A changed preset has no name, so the long form is written."""
     scheme = dataclasses.replace(qc.PRESETS[name], range_setting=qc.Percentile(99.0))

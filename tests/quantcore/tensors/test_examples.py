@@ -5,6 +5,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 from quantcore.tensors import EXAMPLES, fits_link, parse
 
@@ -22,7 +23,7 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@for_each("name", EXAMPLES)
 def test_example(name: str) -> None:
     example = EXAMPLES[name]
     x = example.load()

@@ -1,11 +1,11 @@
 """Files: which ones are read, and that every hostile file, built here by hand, is refused with one sentence."""
 
+import functools
 import io
 import json
 import pickle
 import random
 import struct
-import time
 import tracemalloc
 import zipfile
 import zlib
@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from bounded import in_seconds
+from grid import for_each
 
 from quantcore.errors import QuantError
 from quantcore.tensors import (
@@ -102,6 +104,7 @@ def wrong_crc() -> bytes:
     return bytes(data)
 
 
+@functools.cache
 def bomb(size: int) -> bytes:
     """A zip file of zeros that unpacks to a thousand times its size."""
     stream = io.BytesIO()
@@ -145,8 +148,8 @@ READABLE = [
 ]
 
 
-@pytest.mark.parametrize(("data", "name"), READABLE)
-@pytest.mark.parametrize("wrap", [bytes, memoryview])
+@for_each(("data", "name"), READABLE)
+@for_each("wrap", [bytes, memoryview])
 def test_reads(data: bytes, name: str, wrap: Any) -> None:
     (info,) = list_tensors(wrap(data), name)
     assert info.shape == (2, 3)
@@ -323,12 +326,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("data", "name", "words"), REFUSED)
+@for_each(("data", "name", "words"), REFUSED)
 def test_refuses(data: bytes, name: str, words: list[str]) -> None:
-    start = time.process_time()
-    with pytest.raises(QuantError) as caught:
+    with in_seconds(10), pytest.raises(QuantError) as caught:
         read_tensor(data, name)
-    assert time.process_time() - start < 2
     message = str(caught.value)
     assert [w for w in words if w not in message] == [], message
     assert "\n" not in message
@@ -341,15 +342,14 @@ def test_refuses_an_unknown_tensor() -> None:
 
 
 @pytest.mark.parametrize("read", [list_tensors, read_tensor])
-def test_zip_bomb_is_refused_from_its_directory(read: Any) -> None:
+def test_zip_bomb_is_refused_from_its_directory(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bomb(512 * 2**20)
     assert len(data) < 2**20
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("a member is unpacked"))
     tracemalloc.start()
-    start = time.process_time()
     try:
         with pytest.raises(QuantError, match=r"536\.9 MB once unpacked; the limit is 268\.4 MB"):
             read(data, "bomb.npz")
-        assert time.process_time() - start < 0.5
         assert tracemalloc.get_traced_memory()[1] < 20e6
     finally:
         tracemalloc.stop()
@@ -404,10 +404,8 @@ def test_limit_is_on_the_file_and_on_the_tensor_as_float32() -> None:
 
 def test_text_files_have_a_limit_of_their_own() -> None:
     for name in ("a.csv", "a.json"):
-        start = time.process_time()
-        with pytest.raises(QuantError, match=r"33\.6 MB of text.*\.npy"):
+        with in_seconds(5), pytest.raises(QuantError, match=r"33\.6 MB of text.*\.npy"):
             read_tensor(b"1 " * (MAX_TEXT_FILE_BYTES // 2 + 1), name)
-        assert time.process_time() - start < 1
 
 
 def test_large_csv_is_read() -> None:

@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from grid import for_each
 
 from quantcore.errors import QuantError
 from quantcore.tensors import DISTRIBUTIONS, Generated, content_hash, generate, parse_shape
@@ -24,8 +25,8 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4, 1, 2, 2)])
+@for_each("name", DISTRIBUTIONS)
+@for_each("shape", [(), (1,), (5,), (3, 4), (2, 3, 4, 1, 2, 2)])
 def test_shape_dtype_and_repetition(name: str, shape: tuple[int, ...]) -> None:
     x = generate(Generated(name, shape, seed=3))
     assert x.dtype == np.float32
@@ -34,13 +35,13 @@ def test_shape_dtype_and_repetition(name: str, shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(x, generate(Generated(name, shape, seed=3)))
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@for_each("name", DISTRIBUTIONS)
 def test_seed_changes_the_values(name: str) -> None:
     seeds = [content_hash(generate(Generated(name, (4, 64), seed=seed))) for seed in range(5)]
     assert len(set(seeds)) == 5
 
 
-@pytest.mark.parametrize(("name", "moments"), MOMENTS.items())
+@for_each(("name", "moments"), MOMENTS.items())
 def test_moments(name: str, moments: tuple[float, float]) -> None:
     x = generate(Generated(name, (1000, 1000))).astype(np.float64)
     # five standard errors of the mean; with heavy tails, the standard deviation converges slowly
@@ -63,7 +64,7 @@ FIRST_VALUES = {
 }
 
 
-@pytest.mark.parametrize(("name", "expected"), FIRST_VALUES.items())
+@for_each(("name", "expected"), FIRST_VALUES.items())
 def test_values_stay_what_links_show(name: str, expected: list[float]) -> None:
     assert FIRST_VALUES.keys() == DISTRIBUTIONS.keys()
     x = generate(Generated(name, (8, 8), seed=0)).reshape(-1)
@@ -118,7 +119,7 @@ def test_blocks_join_into_one_stream() -> None:
     np.testing.assert_array_equal(x, expected)
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@for_each("name", DISTRIBUTIONS)
 def test_memory_is_the_tensor_and_a_few_blocks(name: str) -> None:
     shape = (8 * BLOCK // 1024, 1024)
     tracemalloc.start()
@@ -130,7 +131,7 @@ def test_memory_is_the_tensor_and_a_few_blocks(name: str) -> None:
     assert peak < 4 * 8 * BLOCK + 6 * 4 * BLOCK
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@for_each("name", DISTRIBUTIONS)
 def test_records_describe_their_controls(name: str) -> None:
     kind = DISTRIBUTIONS[name]
     assert kind.label
@@ -152,7 +153,7 @@ def test_spec_is_hashable_and_flat() -> None:
     assert spec.values() == {"mean": 0, "std": 2.0}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "words"),
     [
         ({"distribution": "gauss"}, ["'gauss'", "normal", "sparse"]),
@@ -194,7 +195,7 @@ def test_largest_shape_is_allowed() -> None:
         Generated(shape=(4096 * 14336 + 1,))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("64x128", (64, 128)),
@@ -216,7 +217,7 @@ def test_parse_shape(text: str, expected: tuple[int, ...]) -> None:
     assert parse_shape(text) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("", ["empty"]),

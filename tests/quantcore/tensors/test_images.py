@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grid import for_each
 from PIL import Image
 
 from quantcore.analysis import MAX_CELLS
@@ -112,7 +113,7 @@ READ = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", READ)
+@for_each("kind", READ)
 def test_pixels_become_grey_levels(kind: str) -> None:
     data, expected = READ[kind]
     for name in ("a.png", "A.JPEG", "a.webp"):  # the content decides which of the three it is
@@ -134,8 +135,8 @@ SIDES = {1: ("top", "left"), 2: ("top", "right"), 3: ("bottom", "right"), 4: ("b
 SIDES |= {5: ("left", "top"), 6: ("right", "top"), 7: ("right", "bottom"), 8: ("left", "bottom")}
 
 
-@pytest.mark.parametrize("orientation", SIDES)
-@pytest.mark.parametrize("file", ["png", "png, late", "webp", "jpeg"])
+@for_each("orientation", SIDES)
+@for_each("file", ["png", "png, late", "webp", "jpeg"])
 def test_an_image_is_turned_upright(orientation: int, file: str) -> None:
     stored = np.full((16, 32), 128, np.uint8)
     stored[:8] += 90  # the 0th rows are the lightest, the 0th columns darker than the last
@@ -230,7 +231,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@for_each("kind", REFUSED)
 def test_a_hostile_image_gets_one_sentence(kind: str) -> None:
     data, words = REFUSED[kind]
     for name in ("photo.png", "photo.jpg"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import in_parts
 
 import quantcore as qc
@@ -202,7 +203,7 @@ RULES = [f"symmetric per_group(8) {name}" for name in CENTERED] + [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@for_each("rule", RULES)
 def test_where_a_mean_is_subtracted_the_range_is_that_of_what_is_left(rule):
     """What a line calls max|x - mean|, low or high is that number, and every line comes to its value."""
     rng = np.random.default_rng(0)
@@ -226,8 +227,8 @@ def test_where_a_mean_is_subtracted_the_range_is_that_of_what_is_left(rule):
 OF_RANGES = [name for name, record in CONVENTIONS.items() if record.library != "ggml"]
 
 
-@in_parts()
-@pytest.mark.parametrize("name", OF_RANGES)
+@in_parts(5)
+@for_each("name", OF_RANGES)
 def test_every_line_comes_to_its_value(name, part):
     checked = 0
     for text, scheme in library.ALL.items():
@@ -287,7 +288,7 @@ def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
 POWERS = {(s.convention.name, type(s.format)): s for s in qc.PRESETS.values() if s.rules.scale.is_power}
 
 
-@pytest.mark.parametrize("scheme", POWERS.values(), ids=str)
+@for_each("scheme", POWERS.values(), ids=str)
 def test_the_lines_of_blocks_at_the_limits_of_the_powers_of_two(scheme):
     """Blocks from the smallest number to the largest; E8M0 begins at 2^-127."""
     row, exponents = library.rows(scheme)[0], [-149, -140, *range(-129, -123), -120, 0, 127]
@@ -312,16 +313,16 @@ def test_the_inverse_of_a_symmetric_range_is_that_of_its_scale():
     assert step.formula.startswith("1 / ")
 
 
-@pytest.mark.parametrize("width", [0.0, 0.00005, 0.0002, 0.3, 15.0])
-@pytest.mark.parametrize("scheme", ["uint4 asymmetric hqq", "int4 asymmetric textbook(asymmetric_scale=inverse_range,kernel=D)"])
+@for_each("width", [0.0, 0.00005, 0.0002, 0.3, 15.0])
+@for_each("scheme", ["uint4 asymmetric hqq", "int4 asymmetric textbook(asymmetric_scale=inverse_range,kernel=D)"])
 def test_the_lines_of_hqq_s_ranges_of_every_width(width, scheme):
     t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5), qc.Scheme.parse(scheme)), 1)
     with np.errstate(all="ignore"):
         assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()
 
 
-@pytest.mark.parametrize("form", ["float", "float_rounded", "integer"])
-@pytest.mark.parametrize("rule", ["range", "inverse_range"])
+@for_each("form", ["float", "float_rounded", "integer"])
+@for_each("rule", ["range", "inverse_range"])
 def test_the_line_of_the_zero_point_is_that_of_the_rule_of_the_scale(form, rule):
     rules = qc.TEXTBOOK.changed(zero_point_form=form, asymmetric_scale=rule)
     t = qc.trace(qc.apply([0.3, -1.7, 0.9], qc.Scheme(qc.UINT4, symmetric=False, convention=rules)), 1)
@@ -329,8 +330,8 @@ def test_the_line_of_the_zero_point_is_that_of_the_rule_of_the_scale(form, rule)
     assert proved(step, t), step
 
 
-@pytest.mark.parametrize("rule", [rule for rule in SYMMETRIC_SCALES if rule.startswith("power")])
-@pytest.mark.parametrize("fmt", ["int8", "e2m1"])
+@for_each("rule", [rule for rule in SYMMETRIC_SCALES if rule.startswith("power")])
+@for_each("fmt", ["int8", "e2m1"])
 def test_a_power_of_two_is_the_same_in_float64(rule, fmt):
     x = np.random.default_rng(2).normal(size=(40, 8)) * 2.0 ** np.linspace(-140, 126, 40)[:, None]
     text = f"{fmt} symmetric per_channel(0) textbook(symmetric_scale={rule}"
@@ -357,9 +358,9 @@ def test_the_smallest_quotient_is_named_where_it_takes_the_place_of_a_smaller_on
         assert step.formula.startswith("max(") == (x < least)
 
 
-@pytest.mark.parametrize("size", [1e-40, 1e-9, 1e-4, 1, 1e8, 1e36])
-@pytest.mark.parametrize("scales", ["fp16", "fp16(saturate=False)", "e4m3fn", "int8"])
-@pytest.mark.parametrize("scheme", ["int4 per_group(8) {} torchao", "e2m1 per_group(16) {} torchao.nvfp4", "int4 per_group(8) {} textbook(kernel=B)"])
+@for_each("size", [1e-40, 1e-9, 1e-4, 1, 1e8, 1e36])
+@for_each("scales", ["fp16", "fp16(saturate=False)", "e4m3fn", "int8"])
+@for_each("scheme", ["int4 per_group(8) {} torchao", "e2m1 per_group(16) {} torchao.nvfp4", "int4 per_group(8) {} textbook(kernel=B)"])
 def test_the_lines_of_scales_that_are_stored_as_0_or_infinity(scheme, scales, size):
     x = np.float32(size) * np.random.default_rng(1).normal(size=(2, 16)).astype(f32)
     with warnings.catch_warnings(), np.errstate(all="ignore"):

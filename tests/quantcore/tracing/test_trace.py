@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from parts import in_parts
 
 import quantcore as qc
@@ -48,7 +49,7 @@ def read(text):
     return float(np.float32(text))
 
 
-@pytest.mark.parametrize(("shape", "scheme"), CASES)
+@for_each(("shape", "scheme"), CASES)
 def test_trace_is_the_result(shape, scheme):
     result = qc.apply(sample(shape, len(shape)), scheme)
     x_hat, error = result.dequantized, result.error
@@ -79,7 +80,7 @@ def test_trace_is_the_result(shape, scheme):
             )
 
 
-@pytest.mark.parametrize(("shape", "scheme"), CASES[::3])
+@for_each(("shape", "scheme"), CASES[::3])
 def test_numbers_of_the_steps_read_back(shape, scheme):
     result = qc.apply(sample(shape, 3), scheme)
     t = qc.trace(result, tuple(n // 2 for n in shape))
@@ -111,7 +112,7 @@ def redone(formula):
     return float(eval(arithmetic, {"f": np.float32, "trunc": np.trunc, **rint}))
 
 
-@pytest.mark.parametrize(("shape", "scheme"), CASES[1::3])
+@for_each(("shape", "scheme"), CASES[1::3])
 def test_formulas_come_to_their_values(shape, scheme):
     result = qc.apply(sample(shape, 5), scheme)
     steps = qc.trace(result, tuple(n // 2 for n in shape)).steps()
@@ -125,8 +126,8 @@ def test_formulas_come_to_their_values(shape, scheme):
 PRESETS = [pytest.param(scheme, id=name) for name, scheme in qc.PRESETS.items()]
 
 
-@pytest.mark.parametrize("scheme", PRESETS)
-@in_parts(2)
+@for_each("scheme", PRESETS)
+@in_parts(4)
 @pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme, part):
     x = sample((32, 512))
@@ -219,7 +220,7 @@ def test_formula_of_the_scale_in_special_cases(x, scheme, says):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(
+@for_each(
     "scheme",
     [
         scheme
@@ -228,7 +229,7 @@ def test_formula_of_the_scale_in_special_cases(x, scheme, says):
     ],
     ids=lambda scheme: scheme.convention.name,
 )
-@pytest.mark.parametrize("x", [[0.0, 1.0, 5.0], [-4.0, -1.0, 0.0], [-1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
+@for_each("x", [[0.0, 1.0, 5.0], [-4.0, -1.0, 0.0], [-1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
 def test_formula_of_the_zero_point_speaks_of_nan_where_the_quotient_is_nan(scheme, x):
     result = qc.apply(x, scheme)
     formula = qc.trace(result, 1).steps()[2].formula
@@ -260,7 +261,7 @@ def test_indices_from_the_end_and_of_numpy():
     assert qc.trace(result, [np.int64(2), 1]) == qc.trace(result, (2, 1))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "index", [(4, 0), (0, 5), (-5, 0), (0,), 0, (0, 0, 0), (), (0.0, 1), (True, 0), "00", (None, 0)]
 )
 def test_indices_that_are_none(index):
@@ -277,7 +278,7 @@ def test_the_power_of_an_infinite_block_is_that_of_2_to_the_128(fmt, k):
     assert (t.scale, t.steps()[1].formula) == (2.0 ** (128 - k), f"2^(128 - {k}), where ∞ counts as 2^128")
 
 
-@pytest.mark.parametrize("fmt", ["int4", "uint8 asymmetric", "e2m1", "e4m3fn", "nf4"])
+@for_each("fmt", ["int4", "uint8 asymmetric", "e2m1", "e4m3fn", "nf4"])
 def test_codes_of_a_file_that_rounding_would_not_give(fmt):
     """Every other code is moved by one; the trace says what rounding would give, and nothing of the others."""
     scheme = qc.Scheme.parse(fmt)
@@ -325,8 +326,8 @@ def test_a_search_tells_the_trial_that_it_took_and_the_error_of_the_first(name):
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize("scheme", ["int4 given(0.25)", "int4 asymmetric given(0.25, zero_point=3)", "int4 asymmetric given(0.25, zero_point=-2)"])
-@pytest.mark.parametrize("kernel", ["A", "C"])
+@for_each("scheme", ["int4 given(0.25)", "int4 asymmetric given(0.25, zero_point=3)", "int4 asymmetric given(0.25, zero_point=-2)"])
+@for_each("kernel", ["A", "C"])
 def test_the_rounding_of_a_random_rule_is_read_from_the_code(scheme, kernel):
     scheme = qc.Scheme.parse(scheme)
     scheme = dataclasses.replace(scheme, convention=qc.TEXTBOOK.changed(rounding="stochastic", kernel=kernel))

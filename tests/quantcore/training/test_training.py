@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from grid import for_each
+from parts import in_parts
 from places import ROOT
 
 import quantcore as qc
@@ -54,15 +56,14 @@ def network():
     return last.network
 
 
-@pytest.fixture(scope="module")
-def points():
-    rows = list(training.accuracy_curve((2, 3), SEEDS, tuning=SHORT))
-    assert [(r.seed, r.bits, r.method) for r in rows[:8]] == [
-        (0, 32, "float"),
-        *((0, bits, method) for bits in (2, 3) for method in ("ptq", "qat", "lsq")),
-        (1, 32, "float"),
+@pytest.fixture(scope="module", params=[1, pytest.param(len(SEEDS), marks=pytest.mark.slow)])
+def points(request):
+    """The curve of one seed, or of all."""
+    rows = list(training.accuracy_curve((2, 3), SEEDS[: request.param], tuning=SHORT))
+    each = [(32, "float"), *((bits, method) for bits in (2, 3) for method in ("ptq", "qat", "lsq"))]
+    assert [(r.seed, r.bits, r.method) for r in rows] == [
+        (seed, *of) for seed in range(request.param) for of in each
     ]
-    assert len(rows) == 35
     return rows
 
 
@@ -102,11 +103,12 @@ def test_digits_are_split_evenly():
 # Gradients
 
 
-@pytest.mark.parametrize("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
-def test_fake_quantized_is_dequantized(convention):
+@for_each("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
+@in_parts()
+def test_fake_quantized_is_dequantized(convention, part):
     x, found = sample(12, 10), 0
     formats, settings = (qc.INT4, qc.INT8, qc.UINT4, qc.UINT8), (qc.MinMax(), qc.Percentile(80))
-    for choices in itertools.product(formats, (True, False), GRANULARITIES, settings):
+    for choices in part(itertools.product(formats, (True, False), GRANULARITIES, settings)):
         scheme = qc.Scheme(*choices, convention)
         if qc.unsupported_reason(scheme, x.shape) is None:
             result = qc.apply(x, scheme)
@@ -148,7 +150,7 @@ def test_straight_through_gradient_is_torchs_per_channel(axis):
 
 
 # torch's learnable kernels add z before rounding, which makes no difference if z is even, and turn -2 into -1
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "scale", "zero_point"),
     [(qc.INT2, 1.0, 0), (qc.INT4, 0.5, 2), (qc.INT4, 1.0, 4), (qc.UINT2, 2.0, 2), (qc.UINT4, 0.25, 0)],
     ids=str,
@@ -223,8 +225,8 @@ def test_float_accuracy(points):
     """97 %. On the same split and five seeds, scikit-learn's MLPClassifier((64,)) gets 96.2 % to 96.8 % with its
     defaults and 96.3 % to 97.3 % with stochastic gradient descent. The counts are the same on every machine."""
     found = accuracies(points, "float", 32)
-    assert (found * 599).round().astype(int).tolist() == [583, 579, 579, 582, 586]
-    assert found.mean() == pytest.approx(0.971, abs=0.0005)
+    assert (found * 599).round().astype(int).tolist() == [583, 579, 579, 582, 586][: len(found)]
+    assert len(found) < len(SEEDS) or found.mean() == pytest.approx(0.971, abs=0.0005)
     assert found.min() > 0.96
 
 
@@ -235,9 +237,8 @@ def test_float_accuracy(points):
 def test_training_beats_quantizing_afterwards(points, method, bits, mean, least):
     """By ``mean`` on average over five seeds and by ``least`` for each, after three epochs."""
     gain = accuracies(points, method, bits) - accuracies(points, "ptq", bits)
-    assert len(gain) == 5
-    assert gain.mean() > mean
     assert gain.min() > least
+    assert len(gain) < len(SEEDS) or gain.mean() > mean
 
 
 def test_eight_bits_lose_nothing():
@@ -261,17 +262,15 @@ def test_summary(points):
     found = {(p.method, p.bits): p for p in training.summary(points)}
     assert len(found) == 7
     point, expected = found["qat", 2], accuracies(points, "qat", 2)
-    assert (point.lowest, point.highest, point.seeds) == (expected.min(), expected.max(), 5)
+    assert (point.lowest, point.highest, point.seeds) == (expected.min(), expected.max(), len(expected))
     assert point.mean == pytest.approx(expected.mean())
 
 
 # Networks
 
 
-@pytest.mark.parametrize(
-    "weights", ["int4", "int3 asymmetric per_group(24)", "int4 per_channel percentile(99)"]
-)
-@pytest.mark.parametrize("activations", [None, "uint4 asymmetric", "int8 percentile(99.9)"])
+@for_each("weights", ["int4", "int3 asymmetric per_group(24)", "int4 per_channel percentile(99)"])
+@for_each("activations", [None, "uint4 asymmetric", "int8 percentile(99.9)"])
 def test_before_the_first_step_it_is_post_training_quantization(network, weights, activations):
     schemes = qc.Scheme.parse(weights), activations and qc.Scheme.parse(activations)
     after = training.ptq(network, *schemes)
@@ -434,7 +433,7 @@ def test_seeds_differ():
 # Refusals
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "words"),
     [
         ({"epochs": -1}, "epochs=-1 is outside 0..1,000"),
@@ -450,7 +449,7 @@ def test_training_refuses(arguments, words):
         training.Training(**arguments)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "words"),
     [
         (lambda n: training.train(seed=-1), "seed=-1 is outside"),

@@ -6,9 +6,7 @@ import re
 from urllib.parse import parse_qsl
 
 import pytest
-from app_page import lines, script_of, widget
-from places import MAIN
-from streamlit.testing.v1 import AppTest
+from app_page import lines, script_of, the_app, widget
 
 from pages.learn.classroom import controls
 from pages.learn.classroom.questions import AnswerKey
@@ -37,7 +35,7 @@ def classes(tmp_path, monkeypatch):
 
 
 def opened(**parameters):
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     for key, value in parameters.items():
         at.query_params[key] = value
     at.run().switch_page(script_of("learn-class"))
@@ -265,7 +263,7 @@ def test_without_a_store_there_is_one_sentence(monkeypatch, chosen):
 def lesson(link):
     """What a lesson shows that is opened by this link: its text, and the numbers of its tables."""
     url, _, query = link.partition("?")
-    at = AppTest.from_file(MAIN, default_timeout=60)
+    at = the_app()
     for key, value in parse_qsl(query):
         at.query_params[key] = value
     at.run().switch_page(script_of(url)).run()

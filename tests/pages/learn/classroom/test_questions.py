@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from pages.learn.classroom import questions
@@ -27,9 +28,10 @@ def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked)
     for each, right in zip(source.fields, question.right, strict=True):
         exact = result.codes if asked == "codes" else result.zero_point
         assert float(right) == float(exact[each.place])
+        given = answers(result, asked, each.place)
         for value in range(-300, 301):
             names = {name for text, name, _ in each.wrong if text == str(value)}
-            assert names == {answer.mistake.name for answer in answers(result, asked, each.place) if answer.value == value}
+            assert names == {answer.mistake.name for answer in given if answer.value == value}
             explained += bool(names)
         assert right in each.how
     assert explained > len(question.fields)
@@ -57,7 +59,7 @@ def told(result, places):
     return found
 
 
-@pytest.mark.parametrize("name", TENSORS)
+@for_each("name", TENSORS)
 def test_no_other_elements_tell_more_mistakes_apart(name):
     """As many as all elements of the block together, and no element could be left out."""
     result, block = TENSORS[name]

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from pages.learn.classroom import controls, views
@@ -93,7 +94,7 @@ def test_text_is_never_markup():
         assert "&lt;img src=x&gt;" in shown
 
 
-@pytest.mark.parametrize("number", range(len(controls.questions())))
+@for_each("number", range(len(controls.questions())))
 def test_the_example_has_only_answers_that_known_mistakes_give(number):
     shown = views.example(controls.questions()[number])
     assert NO_MISTAKE not in shown

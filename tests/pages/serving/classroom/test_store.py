@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from grid import for_each
 from places import ROOT
 
 from pages.serving import settings
@@ -248,7 +249,7 @@ def test_equal_numbers_are_counted_as_equal():
     assert [SCALE.read("0.03149"), SCALE.read("12345")] == ["0.0315", "12300"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [{"fields": (), "right": ()}, {"right": ("1",)}, {"right": ("1", "2.5")}, {"right": ("1", "-0")},
      {"prompt": "ä" * 500}, {"fields": tuple("abcdefghi"), "right": tuple("123456789")}],
@@ -347,7 +348,7 @@ def test_without_a_local_folder_there_are_no_classes(chosen):
     assert "QUANTSCOPE_STORE" in refused(503, place.opened_at, settings.Settings(store=chosen))
 
 
-@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p", "ext4", "overlay"])
+@for_each("kind", ["nfs4", "cifs", "fuse.sshfs", "9p", "ext4", "overlay"])
 def test_a_network_file_system_is_refused(tmp_path, monkeypatch, kind):
     mounts = tmp_path / "mounts"
     mounts.write_text(
@@ -421,7 +422,7 @@ def test_two_processes_count_the_same_class(tmp_path):
     for process in halves:
         process.start()
     for process in halves:
-        process.join(30)
+        process.join(300)
         assert process.exitcode == 0
     assert failures.empty(), failures.get()
     tally = answered(classes, code, secret)
@@ -439,7 +440,7 @@ def test_processes_that_start_together_make_one_database(tmp_path):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(30)
+        process.join(300)
         assert process.exitcode == 0
 
 

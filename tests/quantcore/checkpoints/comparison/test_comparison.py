@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import Case, case, sound
+from grid import for_each
 from releases import release
 from safetensors.torch import save_file
 
@@ -65,7 +66,7 @@ def original_of(given: Case, folder):
     return values, release(folder, {n: torch.tensor(v) for n, v in values.items()})
 
 
-@pytest.mark.parametrize("given", sound(), ids=str)
+@for_each("given", sound(), ids=str)
 def test_metrics_of_every_format(given, tmp_path):
     values, original = original_of(given, tmp_path / "a")
     other = open_checkpoint(given.release)
@@ -125,7 +126,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@for_each("shape", SHAPES, ids=str)
 def test_any_shape(shape, tmp_path):
     x = np.asarray(np.random.default_rng(0).normal(size=shape), np.float32)
     y = np.asarray(noisy(x) if x.size > 1 else x + 3, np.float32)
@@ -219,8 +220,8 @@ def permuted(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
 
 
-@pytest.mark.parametrize("rows", [None, 5, 20])
-@pytest.mark.parametrize("gguf_side", ["original", "other"])
+@for_each("rows", [None, 5, 20])
+@for_each("gguf_side", ["original", "other"])
 def test_rows_of_queries_and_keys(gguf_side, rows, tmp_path, monkeypatch):
     """With GQA, keys have fewer heads; both orders are measured and reported, and the better one is used; in any boxes."""
     if rows:
@@ -355,8 +356,8 @@ def biases_of_experts(experts=3, width=8):
     }
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("other", ["transformers", "apart", "stacks", "mlx", "llama.cpp", "square"])
+@for_each("turned", [False, True])
+@for_each("other", ["transformers", "apart", "stacks", "mlx", "llama.cpp", "square"])
 def test_biases_of_experts(other, turned, tmp_path):
     """gpt-oss stacks them as [experts, out], and gate and up alternate; also where there are as many experts as rows."""
     parts, stored = biases_of_experts(*((8, 8) if other == "square" else ()))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from gguf_bytes import STRING, info
 from gguf_bytes import gguf as gguf_file
+from grid import for_each
 from releases import release
 
 from quantcore.checkpoints import open_checkpoint
@@ -80,7 +81,7 @@ ARCHITECTURES = {
 }
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@for_each("architecture", ARCHITECTURES)
 def test_gguf_and_hugging_face(architecture, tmp_path):
     named = ARCHITECTURES[architecture]
     values = {name: torch.randn(4, 32) for name in named}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import releases
 import torch
+from grid import for_each
 from suspects import M, W, weight
 
 from quantcore.analysis import sums as module
@@ -49,7 +50,7 @@ METRICS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", METRICS)
+@for_each("what", METRICS)
 def test_metrics(what):
     sums, wanted, undefined = METRICS[what]
     found = metrics(sums, (2, 3))
@@ -89,7 +90,7 @@ SENTENCES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "wanted"), SENTENCES)
+@for_each(("given", "wanted"), SENTENCES)
 def test_remarks(given, wanted):
     one = result(**given)
     assert list(one.sentences()) == wanted
@@ -128,7 +129,7 @@ SUMMARIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("results", "said"), SUMMARIES)
+@for_each(("results", "said"), SUMMARIES)
 def test_summaries(results, said):
     assert summary(results) == said
 
@@ -198,8 +199,8 @@ def blocks_of(x, y, start, size):
     return sorted((f for f in found if f[0] > 0), key=lambda f: (-f[0], f[2]))[:WORST]
 
 
-@pytest.mark.parametrize("piece", [1 << 16, 16, 8, 1])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (1, 37), (7, 3), (7, 8), (7, 9), (3, 40), (1, 8), (1, 16)])
+@for_each("piece", [1 << 16, 16, 8, 1])
+@for_each("shape", [(1, 1), (1, 5), (1, 37), (7, 3), (7, 8), (7, 9), (3, 40), (1, 8), (1, 16)])
 def test_sums(shape, piece, monkeypatch):
     """In pieces of any size: of lines, of columns, or of both."""
     monkeypatch.setattr(module, "RUN", 8)

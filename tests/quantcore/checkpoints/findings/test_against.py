@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 import releases
 import torch
+from grid import for_each
 from releases import HEADS, HIDDEN, WRITERS, model, quantized, save, save_gguf
 
 from quantcore.checkpoints import open_checkpoint
@@ -274,7 +275,7 @@ def table():
             yield pytest.param(what, name, marks=[] if name == first else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("what", "name"), list(table()))
+@for_each(("what", "name"), list(table()))
 def test_what_is_broken_is_named(what, name, folder, original):
     change, kind, facts, _ = DAMAGES[what]
     found = check(folder, original, name, change)

@@ -7,6 +7,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case, changed
+from grid import for_each
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
@@ -65,7 +66,7 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize(("change", "wanted"), LOST)
+@for_each(("change", "wanted"), LOST)
 def test_codes_that_never_occur(change, wanted, tmp_path):
     _, found = found_in(layout_of(tmp_path, ct_stored(change(random_codes()).float(), grid_of(weight())[2])))
     assert [(f.kind, f.facts) for f in found] == wanted
@@ -80,7 +81,7 @@ UNUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNUSED)
+@for_each("name", UNUSED)
 def test_a_code_that_never_occurs(name):
     """The number or the bits of a code, of formats up to 6 bits; of wider ones, the tails are rare."""
     for tensor in open_checkpoint(case(name).release).tensors.values():
@@ -105,7 +106,7 @@ SUBJECTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("n", "of", "wanted"), SUBJECTS)
+@for_each(("n", "of", "wanted"), SUBJECTS)
 def test_what_several_weights_are_called(n, of, wanted):
     names = [f"l.{i}.w" for i in range(n)]
     assert subject_of(names, [*names, *(f"x{i}" for i in range(n, of))]) == wanted
@@ -191,7 +192,7 @@ INDICES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("index", "name", "wanted"), INDICES)
+@for_each(("index", "name", "wanted"), INDICES)
 def test_the_groups_of_columns(index, name, wanted, tmp_path):
     stored = releases.WRITERS["gptq" if "gptq" in name else name][0](M, weight())
     key = f"{M}.g_idx" if "gptq" in name else f"{M}.weight_g_idx"
@@ -249,7 +250,7 @@ def test_far_by_scatter(logs, far):
     assert _by_scatter(logs, [100.0] * len(logs), 0.3) == set()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("logs", "beyond"),
     [([0, 0.1, 0.2, 0.3, 0.4, 9.0], {5}), ([-9, 0, 0.1, 0.2, 0.3, 0.4], {0}), ([0, 1, 2, 3, 4, 5.5], set()), ([0.0, 9.0], set()),
      ([9.0, 0, 0.1, 0.2, 0.3, 0.4], {0}), ([0, 0.1, 0.2, 0.3, 0.35, 0.4, 9.0, 9.1], {6, 7}), ([0, 0.1, 0.2, 9.0, 9.1, 9.2], set())],

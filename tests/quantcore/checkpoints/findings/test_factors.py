@@ -6,6 +6,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, suspect, weight
 
 from quantcore.checkpoints import open_checkpoint
@@ -21,7 +22,7 @@ from quantcore.checkpoints.origin.words import _labeled
 CHANCES = [(0.2, 128, 0.2 * 6 / 128**0.5), (0.2, 48, 0.2 * 6 / 48**0.5), (0.01, 128, 0.02), (2.0, 128, 6 / 128**0.5), (1.0, 48, 6 / 48**0.5)]
 
 
-@pytest.mark.parametrize(("relative", "n", "least"), CHANCES)
+@for_each(("relative", "n", "least"), CHANCES)
 def test_factors_that_noise_explains(relative, n, least, tmp_path):
     """Six times the standard error of a factor, but at least 2 %."""
     x = weight()
@@ -105,7 +106,7 @@ INDICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", INDICES)
+@for_each("what", INDICES)
 def test_groups_of_columns_that_do_not_exist(what, tmp_path):
     """Reading says so, not how many columns each group has; one group has no order."""
     index, size, kinds = INDICES[what]
@@ -125,7 +126,7 @@ SYMBOLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SYMBOLS)
+@for_each("name", SYMBOLS)
 def test_what_formulas_call_the_numbers(name):
     """x is a value that is stored as it is, and nothing else."""
     for tensor in open_checkpoint(case(name).release).tensors.values():
@@ -156,7 +157,7 @@ def test_what_bits_of_a_block_are_called(name):
     assert kinds
 
 
-@pytest.mark.parametrize(("factor", "power"), [(1.0, 1.0), (1.4, 1.0), (1.42, 2.0), (-3.1, -4.0), (0.36, 0.5), (-0.35, -0.25), (-1e-3, -(2.0**-10))])
+@for_each(("factor", "power"), [(1.0, 1.0), (1.4, 1.0), (1.42, 2.0), (-3.1, -4.0), (0.36, 0.5), (-0.35, -0.25), (-1e-3, -(2.0**-10))])
 def test_the_nearest_power_of_two(factor, power):
     """By the ratio: between 1 and 2, the square root of 2 is in the middle."""
     assert nearest_power(factor) == power

@@ -10,6 +10,8 @@ import feedback
 import numpy as np
 import pytest
 import torch
+from grid import for_each
+from parts import in_parts
 from releases import save
 
 from quantcore.checkpoints import open_checkpoint
@@ -57,7 +59,7 @@ GIVEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changed",
     [
         {}, {"bits": 4}, {"bits": 6, "gptq": False}, {"dtype": torch.float16}, {"dtype": torch.float32}, {"symmetric": False},
@@ -65,9 +67,10 @@ GIVEN = {
     ],
     ids=str,
 )  # fmt: skip
-def test_feedback_is_no_flipped_bit(changed, tmp_path):
+@in_parts()
+def test_feedback_is_no_flipped_bit(changed, part, tmp_path):
     given = GIVEN | changed
-    for seed, damping in enumerate((0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)):
+    for seed, damping in part(enumerate((0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))):
         x, q = with_feedback(np.random.default_rng(seed), given, 0.1, damping, act_order=bool(seed % 2))
         off = np.abs(x.double().numpy() - q.values) / q.of_element
         assert (off > 0.5).any()
@@ -115,7 +118,7 @@ def is_named(found, row, column):
     return len(found) == len(facts) == 1 and (facts[0]["elements"], facts[0]["row"], facts[0]["column"]) == (1, row, column)
 
 
-@pytest.mark.parametrize("arithmetic", ARITHMETIC)
+@for_each("arithmetic", ARITHMETIC)
 def test_a_flipped_bit_is_found_whatever_the_arithmetic(arithmetic, tmp_path):
     for seed, bits in enumerate((4, 8)):
         x, q = rounded(np.random.default_rng(seed), GIVEN | {"bits": bits}, arithmetic)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from grid import for_each
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
@@ -33,7 +34,7 @@ def longest_run(places):
     return int(best[0]), len(best)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@for_each("seed", range(6))
 def test_flat_rows_and_columns_are_those_of_a_loop(seed):
     draw = np.random.default_rng(seed)
     values = draw.normal(size=(int(draw.integers(32, 80)), int(draw.integers(32, 80)))).astype(np.float32)
@@ -70,7 +71,7 @@ def test_what_is_flat_is_0_or_another_number():
         assert found_in(values) == {"column": Flat("column", 3, 40, 3, 7, not number, "value")}
 
 
-@pytest.mark.parametrize("shape", [(40,), (40, 31), (31, 40), (32, 32), (0, 40)])
+@for_each("shape", [(40,), (40, 31), (31, 40), (32, 32), (0, 40)])
 def test_short_lines_say_nothing(shape):
     got = found_in(np.zeros(shape, np.float32))
     assert ("row" in got) == (shape in ((31, 40), (32, 32)))

@@ -8,6 +8,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case, changed
+from grid import for_each
 from releases import release
 from suspects import M, weight
 
@@ -136,7 +137,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "words"), REFUSED, ids=range(len(REFUSED)))
+@for_each(("what", "words"), REFUSED, ids=range(len(REFUSED)))
 def test_what_is_refused(what, words):
     with pytest.raises(QuantError, match=words):
         what()
@@ -171,7 +172,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", BROKEN)
+@for_each("form", BROKEN)
 def test_what_cannot_be_read_has_its_name(form, tmp_path):
     """Of two weights, the one with a stored tensor that does not fit; the other is read."""
     other = M.replace(".1.", ".2.")
@@ -192,7 +193,7 @@ NESTED = named(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("state", "pieces", "words"),
     [
         ({}, {}, None), ({"nested_blocksize": None}, {}, "nested_absmax of 'm' does not fit"), ({"nested_blocksize": 21}, {}, None),
@@ -362,7 +363,7 @@ def test_who_derives_blocks_from_the_grid(name, reader):
     assert found or reader != "transformers"
 
 
-@pytest.mark.parametrize(("outputs", "hidden", "shape"), [(4, None, (4, 512)), (None, None, (16, 128)), (None, 512, (4, 512)), (8, 512, (8, 256)), (5, None, (16, 128))])
+@for_each(("outputs", "hidden", "shape"), [(4, None, (4, 512)), (None, None, (16, 128)), (None, 512, (4, 512)), (8, 512, (8, 256)), (5, None, (16, 128))])
 def test_what_tells_the_columns_of_quanto(outputs, hidden, shape):
     """A bias has as many elements as rows; else the config's hidden size; else a group is a row."""
     parts = {"m.fc1.weight._data._data": stored("U8", 8, 128), "m.fc1.weight._scale": stored("F16", 16, 1), "m.fc1.weight._shift": stored("F16", 16, 1)}
@@ -414,7 +415,7 @@ def test_which_codes_a_group_may_have():
         assert tuple(ct._fits(own, pieces) for pieces in (words, halves, whole, float8)) == fits, (kind, bits)
 
 
-@pytest.mark.parametrize(("name", "bits"), [("bnb_nf4_nested", 0), ("bnb_nf4", 31), ("ct_mxfp4", 2), ("ct_nvfp4", 6), ("gguf_ternary_fp4", 0), ("gptq_v1_4bit_g128_sym", 14)])
+@for_each(("name", "bits"), [("bnb_nf4_nested", 0), ("bnb_nf4", 31), ("ct_mxfp4", 2), ("ct_nvfp4", 6), ("gguf_ternary_fp4", 0), ("gptq_v1_4bit_g128_sym", 14)])
 def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     """Those of floats and of E8M0; a code of bitsandbytes is the place of a number in a table."""
     tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.block_type == "MXFP4"))
@@ -440,7 +441,7 @@ def test_codes_in_a_byte_have_at_most_8_bits():
         assert ct._whole("m", pieces, group(num_bits=bits, strategy="channel")).element == IntFormat(wanted)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "size", "element"),
     [("I8", 1, IntFormat(8)), ("U8", 1, IntFormat(8, signed=False)), ("I16", 2, IntFormat(16)), ("I32", 4, None), ("I64", 8, None),
      ("BOOL", 1, None), ("F16", 2, None), ("BF16", 2, None), ("F32", 4, None)],

@@ -8,6 +8,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import sound as golden
+from grid import for_each
 from suspects import (
     COLUMNS,
     COMPLEXITY,
@@ -300,7 +301,7 @@ def test_values_and_codes_of_another_weight(tmp_path):
 # What explains
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("what", "fit", "explains"),
     [
         # of a plain weight: no more than rounding, and half of before
@@ -459,7 +460,7 @@ def test_what_a_suspect_knows_of_its_siblings(tmp_path):
     assert judgement.suspect(s.measure, others).normal == pytest.approx(np.median([m.bulk for m in others[1:]]))
 
 
-@pytest.mark.parametrize("given", golden(), ids=str)
+@for_each("given", golden(), ids=str)
 def test_values_are_on_the_grid(given):
     """Scale times the value of the code: the values before they are rounded, where no zero point or min is added."""
     for tensor in open_checkpoint(given.release).tensors.values():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import releases
 import torch
+from grid import for_each
 from suspects import COLUMNS, ROWS, M, W, ct_stored, grid_of, of_layers, suspect, weight
 
 from quantcore.analysis import Sums
@@ -31,7 +32,7 @@ def measured(s, relative, bulk, **more):
     return changed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("relative", "bulk", "tried"),
     [
         (0.5, 2.0, False), (0.5, 2.001, True), (0.5, 0.5, False), (0.9, 1.0, False),
@@ -65,7 +66,7 @@ def test_factors_of_few_rows_are_wrong_scales(rows, kind, tmp_path):
         assert [f.facts["rows"] for f in found] == [rows]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("facts", "wide"),
     [({"rows": 12, "of": 48}, False), ({"rows": 13, "of": 48}, True), ({"columns": 32, "of": 128}, False),
      ({"columns": 33, "of": 128}, True), ({"blocks": 100, "of": 128}, False), ({}, False)],
@@ -104,7 +105,7 @@ def of_parts(folder, differing, equal):
     return _Judgement(found, release, source, Heads()), found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("differing", "equal", "severity"),
     [
         (["a.0.w"], ["b.0.w", "c.0.w"], "error"), (["a.0.w"], ["b.0.w"], "note"), (["a.0.w", "d.0.w"], ["b.0.w"] , "note"),
@@ -122,7 +123,7 @@ def test_plain_weights_that_differ_alone(differing, equal, severity, tmp_path):
     assert judgement.of(measures[equal[0]]) == []
 
 
-@pytest.mark.parametrize(("stored", "severity"), [(0, "error"), (1, "note"), (-1, "note"), (2, "error"), (3, "error"), (4, "error"), (5, "error")])
+@for_each(("stored", "severity"), [(0, "error"), (1, "note"), (-1, "note"), (2, "error"), (3, "error"), (4, "error"), (5, "error")])
 def test_factors_of_columns_that_a_stored_scale_undoes(stored, severity, tmp_path):
     """Beside the codes, by column, multiplied or divided; neither another vector, one of another length or weight, nor a bias."""
     x = weight()

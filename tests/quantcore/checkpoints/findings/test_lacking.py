@@ -1,6 +1,7 @@
 """What a layer lacks beside its siblings: the edges of every rule, from headers made for it."""
 
 import pytest
+from grid import for_each
 
 from quantcore.checkpoints.findings.structure import of_structure, shares_keys
 from quantcore.checkpoints.protocol.release import Release
@@ -53,7 +54,7 @@ SETS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", SETS)
+@for_each("what", SETS)
 def test_parts_of_an_attention(what):
     gone, config, wanted = SETS[what]
     stored = FULL
@@ -113,7 +114,7 @@ def test_how_many_layers_a_sentence_names():
     assert "another layer has it" in finding.sentence
 
 
-@pytest.mark.parametrize(("lacking", "have", "found"), [(1, 2, True), (2, 4, True), (2, 3, False), (3, 5, False), (3, 6, True), (1, 1, False)])
+@for_each(("lacking", "have", "found"), [(1, 2, True), (2, 4, True), (2, 3, False), (3, 5, False), (3, 6, True), (1, 1, False)])
 def test_at_least_twice_as_many_layers_have_it(lacking, have, found):
     """A gate that stands alone in its module."""
     stored = layers(("mixer.a", "mixer.b"), range(lacking + have))
@@ -123,7 +124,7 @@ def test_at_least_twice_as_many_layers_have_it(lacking, have, found):
     assert found_in(stored) == (wanted if found else {})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("lost", "shape", "severity"),
     [(("mixer.b",), (8, 8), "error"), (("mixer.b",), (8,), "note"), (("mixer.b",), (1, 8), "note"), (("mixer.b", "mixer.c"), (8, 8), "note"),
      (("mixer.v_proj",), (8, 8), "note")],
@@ -138,7 +139,7 @@ def test_one_matrix_is_an_error(lost, shape, severity):
     assert all(f.facts == {"layers": 5, "lacking": f.tensors[0][15:-7]} for f in found)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("lost", "severity"),
     [(("1.a", "1.b"), "error"), (("3.a", "3.b"), "note"), (("2.a", "2.b", "3.a", "3.b"), "note"), (("0.a", "0.b", "3.a"), "error"),
      (("0.a", "0.b", "3.a", "3.b"), "note"), (("0.a", "0.b", "1.a", "1.b", "2.a", "2.b", "3.a", "3.b"), "note")],
@@ -169,7 +170,7 @@ def test_all_shards_are_needed(shards, complete):
     assert (found_in(stored) != {}) is complete
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("config", "shares"),
     [({"num_kv_shared_layers": 1}, True), ({"text_config": {"USE_CLA": True}}, True), ({"text_config": "use_cla"}, False),
      ({"num_key_value_heads": 8}, False), ({}, False), ({"vision": {"use_cla": 1}}, False)],

@@ -7,6 +7,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
 
 from quantcore.analysis import Sums
@@ -103,7 +104,7 @@ def test_rows_and_columns_that_are_strange(tmp_path):
     assert (m.strange_rows, m.strange_columns, m.unequal) == (0, 0, ROWS + COLUMNS - 1)
 
 
-@pytest.mark.parametrize("name", ["ct_int4", "ct_int8", "awq", "mxfp4", "nf4", "nvfp4", "fp8"])
+@for_each("name", ["ct_int4", "ct_int8", "awq", "mxfp4", "nf4", "nvfp4", "fp8"])
 def test_errors_in_steps_of_their_own_codes(name, tmp_path):
     """The step is the distance to the next level on the side of the original; beyond the last level, it is clipped."""
     x = weight()
@@ -290,7 +291,7 @@ LEVELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LEVELS)
+@for_each("name", LEVELS)
 def test_the_grid_of_codes(name, tmp_path):
     """The value of each code, and half the distances to its neighbors; scales of each element; their rounding."""
     x = weight()
@@ -339,7 +340,7 @@ def siblings(levels, inner=100_000):
     return [Of(level) for level in levels]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("own", "others", "is_far"),
     [
         (1.0, [1.0] * 5, False), (1.1, [1.0] * 5, True), (1.04, [1.0] * 5, False),  # 4 times 0.05 dB
@@ -355,7 +356,7 @@ def test_far_from_siblings(own, others, is_far):
     assert far(one, siblings(others)) is is_far
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "inner", "level"),
     [(16, 100, 10**0.1), (100, 16, 10**0.1), (64, 64, 10**0.05), (1, 1, 10**0.4), (100, 0, 10**0.4), (1600, 1600, 10**0.02), (6400, 6400, 10**0.02)],
 )  # fmt: skip

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from releases import WRITERS
 from suspects import M, suspect, weight
 
@@ -22,7 +23,7 @@ def beyond(*excesses):
     return [Beyond(e, i, i, e + 0.5) for i, e in enumerate(excesses)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("count", "afterwards", "inner", "tolerance", "margin"),
     [
         # 8 / 1000 rows, 100 times the share that is not explained, 16 times the share that float32 does not give
@@ -48,7 +49,7 @@ def test_the_first_arithmetic_that_explains_nearly_all(count, afterwards, inner,
     assert found.unexplained == (count if tolerance == FLOAT32 else afterwards)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "width"),
     [((64, 128), 128), ((8, 16, 128), 128), ((8, 20, 16), 16), ((8, 20, 15), 300), ((64, 32, 3, 3), 288), ((4, 15), 15), ((4, 16), 16)],
 )
@@ -59,7 +60,7 @@ def test_columns_of_stacks_and_kernels(shape, width):
     assert of.found(10**6).margin == pytest.approx(8 / (math.prod(shape) // width))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("columns", "few"),
     [
         ([5, 5], False), ([5, 5, 5], True), ([5, 6, 5, 6], True), ([5, 6, 7, 5, 6], False), ([5, 6, 7, 5, 6, 7], True), ([], False),
@@ -179,8 +180,8 @@ def one_of(of, name):
     return of._exact if name == "float32" else of._afterwards[0]
 
 
-@pytest.mark.parametrize("name", ["float32", "of_scale"])
-@pytest.mark.parametrize(("times", "counted"), [(0.9, False), (1.0, False), (1.1, True)])
+@for_each("name", ["float32", "of_scale"])
+@for_each(("times", "counted"), [(0.9, False), (1.0, False), (1.1, True)])
 def test_what_arithmetic_may_give_is_not_counted(name, times, counted):
     """Up to its bound, and no farther."""
     code = torch.tensor([3.0, -7.0, 0.0, 100.0])
@@ -220,7 +221,7 @@ def test_codes_that_every_arithmetic_gives(zero):
     assert (in_bfloat16(x, number + zero + 1, scale, zero) > 0.1).all()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "code", "left"),
     # a unit in the last place of the quotient is 1/64 at 3, 1/2 at 102 and 104
     [(3.0, 1.0, 1.5 - 1 / 64), (102.0, 100.0, 1.0), (104.0, 100.0, 3.0), (-104.0, -100.0, 3.0), (101.0, 100.0, grid.FLOAT_ROOM)],

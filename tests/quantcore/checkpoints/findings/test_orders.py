@@ -8,6 +8,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from releases import save
 from suspects import (
     COLUMNS,
@@ -76,7 +77,7 @@ def by_name(n):
     return found
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 64, 96, 128, 256, 320, 512])
+@for_each("n", [1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 64, 96, 128, 256, 320, 512])
 def test_orders_within_words(n):
     assert {name: places.tolist() for name, places in orders._runs(n)} == {
         name: list(places) for name, places in by_name(n).items()
@@ -116,7 +117,7 @@ NAMED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("file", "likely", "wanted"), NAMED)
+@for_each(("file", "likely", "wanted"), NAMED)
 def test_names_of_orders(file, likely, wanted):
     assert orders.order_of(torch.tensor(back(file)), likely) == wanted
 

@@ -8,6 +8,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case, flipped
+from grid import for_each
 from releases import WRITERS, save
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, of_layers, suspect, weight
 
@@ -23,7 +24,7 @@ from quantcore.checkpoints.findings.walk import Box, Ordered
 # Places
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "role", "bits"),
     [
         ("gptq_v2_4bit_g128_sym", "scale", 16), ("ct_int4_sym_g128", "scale", 16), ("ct_fp8_channel", "scale", 16),
@@ -88,7 +89,7 @@ def test_a_scale_that_is_wrong(tmp_path):
         assert run.error(run.y) == pytest.approx(float(((x - q * wrong)[20, 64:96] ** 2).sum()), rel=1e-4)
 
 
-@pytest.mark.parametrize("bit", range(5))
+@for_each("bit", range(5))
 def test_a_bit_of_a_power_of_two_that_is_flipped(bit, tmp_path):
     """It is said, although a power of two as a factor is as good."""
     x, stored = weight(), releases.mxfp4(M, weight())
@@ -191,7 +192,7 @@ def test_runs_that_nothing_explains(tmp_path):
 LEAKS = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16, "Q8_0": 0, "Q6_K": 0}
 
 
-@pytest.mark.parametrize("kind", LEAKS)
+@for_each("kind", LEAKS)
 def test_where_bits_leak_to(kind, tmp_path):
     """The columns that share their bytes with those before them, by the blocks of ggml-common.h."""
     model = {n: w for n, w in releases.model().items() if "mlp.down_proj" in n}
@@ -270,7 +271,7 @@ def scaled_run(run, by):
     return replace(run, scale=run.scale * by, y=run.y * by, gap=run.gap * abs(by))
 
 
-@pytest.mark.parametrize(("by", "said"), [(1.5, None), (2.0, 2.0), (0.25, 0.25), (2.2, 2.0), (2.6, None), (-2.0, -2.0), (1.1, 1.0), (1.01, "")])
+@for_each(("by", "said"), [(1.5, None), (2.0, 2.0), (0.25, 0.25), (2.2, 2.0), (2.6, None), (-2.0, -2.0), (1.1, 1.0), (1.01, "")])
 def test_what_a_run_could_be(by, said, tmp_path):
     """Its scale by the power of two that is near, and as it is measured; nothing within 2 %."""
     x = weight()
@@ -325,7 +326,7 @@ def test_a_run_that_rounding_explains(tmp_path):
     assert [places._rounded(almost, run.y, run.gap, n) for n in (exact, of_scale)] == [False, True]
 
 
-@pytest.mark.parametrize(("factor", "is_power"), [(1.0, True), (0.5, True), (-4.0, True), (3.0, False), (0.75, False), (1.001, False)])
+@for_each(("factor", "is_power"), [(1.0, True), (0.5, True), (-4.0, True), (3.0, False), (0.75, False), (1.001, False)])
 def test_powers_of_two(factor, is_power):
     assert places._is_power(factor) is is_power
 
@@ -386,7 +387,7 @@ def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
     assert (place.what, place.factor, place.bit, place.after) == ("", 1.0, -1, math.inf)
     assert (place.row, place.column, place.stop) == (20, 64, 96)
 
-@pytest.mark.parametrize(("bulk", "mean", "looked_at"), [(1.0, 5.9, False), (1.0, 6.1, True), (4.0, 23.9, False), (4.0, 24.1, True), (0.02, 0.59, False), (0.02, 0.61, True)])
+@for_each(("bulk", "mean", "looked_at"), [(1.0, 5.9, False), (1.0, 6.1, True), (4.0, 23.9, False), (4.0, 24.1, True), (0.02, 0.59, False), (0.02, 0.61, True)])
 def test_which_runs_are_looked_at(bulk, mean, looked_at, tmp_path):
     """Those whose squared error is six times that of the weight, or six tenths of that of rounding, at least."""
     x = weight()
@@ -439,7 +440,7 @@ def test_how_far_rounding_may_be_off(name, tmp_path):
         assert places._rounded(before, before.x, run.gap, Nearest(0.0, margin, (), 0, False)) is found
 
 
-@pytest.mark.parametrize(("off", "bulk", "what"), [(0.95, 1.0, ""), (0.95, 2.8, ""), (0.95, 3.7, "scale"), (0.45, 0.1, "scale"), (0.55, 0.1, ""), (0.55, 1.3, "scale")])
+@for_each(("off", "bulk", "what"), [(0.95, 1.0, ""), (0.95, 2.8, ""), (0.95, 3.7, "scale"), (0.45, 0.1, "scale"), (0.55, 0.1, ""), (0.55, 1.3, "scale")])
 def test_what_is_left_after_a_change(off, bulk, what, tmp_path):
     """At most three times the squared error of the weight, or of rounding: 12 off² of steps."""
     x = weight()
@@ -611,7 +612,7 @@ def test_which_weights_have_one_scale(tmp_path):
     assert all(global_scales.has_one(layout) for layout in layouts)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("relative", "bulk", "is_far", "kind"),
     [(1.1, 9.0, False, "not_the_original"), (1.1, 1.9, False, ""), (1.1, 2.0, False, ""), (1.0, 9.0, False, "far_from_original"), (0.75, 9.0, False, ""), (1.1, math.nan, False, "not_the_original"), (0.9, 9.0, False, "far_from_original"),
      (0.9, 7.0, False, ""), (0.9, 8.0, False, ""), (0.9, 8.1, False, "far_from_original"), (0.7, 9.0, False, ""), (0.9, math.nan, False, "far_from_original"), (0.3, 9.0, True, "far_from_siblings")],

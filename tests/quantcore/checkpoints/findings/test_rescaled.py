@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from grid import for_each
 from releases import save
 from suspects import COLUMNS, ROWS, W, suspect, weight
 
@@ -35,7 +36,7 @@ def factors_of(count, by, others=1.0):
     return factors
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.0, False), (0.7, False), (0.75, False), (0.8, True), (1.0, True), (1.2, True), (1.3, False)])
+@for_each(("share", "told"), [(0.0, False), (0.7, False), (0.75, False), (0.8, True), (1.0, True), (1.2, True), (1.3, False)])
 def test_columns_that_take_a_part_of_their_factors(share, told, tmp_path):
     """A factor whose effect is half there explains as much error as it adds."""
     x = (100 * weight()).round()  # so that three quarters, the limit, are exact
@@ -45,7 +46,7 @@ def test_columns_that_take_a_part_of_their_factors(share, told, tmp_path):
     assert are_multiplied(*of(tmp_path, x * (1 + share * (factors - 1)), x), factors) is told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("clear", "slight", "least", "told"),
     [
         (8, 0, changes.CLEAR, True), (7, 0, changes.CLEAR, False), (7, 9, changes.CLEAR, False),
@@ -94,7 +95,7 @@ def test_rows_may_be_multiplied_too(tmp_path):
     assert are_multiplied(*of(tmp_path / "typical", x * rows * there, x), factors)
 
 
-@pytest.mark.parametrize(("elements", "rows"), [(1, 1), (COLUMNS, 1), (2 * COLUMNS - 1, 1), (5 * COLUMNS, 5), (10**6, ROWS)])
+@for_each(("elements", "rows"), [(1, 1), (COLUMNS, 1), (2 * COLUMNS - 1, 1), (5 * COLUMNS, 5), (10**6, ROWS)])
 def test_the_error_in_the_first_rows(elements, rows, tmp_path, monkeypatch):
     """Of as many elements, but of one row at least; values that are not finite count as 0."""
     monkeypatch.setattr(changes, "_SAMPLE", elements)
@@ -167,7 +168,7 @@ def test_what_a_norm_is_divided_by(added, tmp_path):
     assert norms(tmp_path / "axes", x, x * by, {NORM: was - added}, {NORM: was / by - added}).other == NORM
 
 
-@pytest.mark.parametrize("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "one was 0", "one sign", "all signs"])
+@for_each("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "one was 0", "one sign", "all signs"])
 def test_norms_that_multiply_nothing(why, tmp_path):
     x, by = weight(), torch.linspace(0.5, 2, COLUMNS)
     was, name = torch.linspace(1.5, 2.5, COLUMNS), NORM

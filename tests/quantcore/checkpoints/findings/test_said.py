@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from grid import for_each
 from suspects import COLUMNS, ROWS, W, ct_stored, grid_of, suspect, weight
 
 from quantcore.checkpoints.findings.against import places
@@ -121,7 +122,7 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     assert bool(places._worse(m, lines, left)) is is_said
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("factors", "groups"),
     [
         ((1.52, 1.54), 1), ((1.52, 1.57), 2), ((-2.01, -2.04), 1), ((2.0, -2.0), 2), ((0.1234, 0.1233), 1), ((0.123, 0.125), 2),

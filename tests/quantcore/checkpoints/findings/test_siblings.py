@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import random_releases
 import torch
+from grid import for_each
 from random_releases import stored, weights
 from releases import release
 
@@ -158,7 +159,7 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize(("what", "form"), [*FIRST, *REST])
+@for_each(("what", "form"), [*FIRST, *REST])
 def test_what_is_broken_is_one_error(what, form, tmp_path):
     _, change, kind, name, facts = BROKEN[what]
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)
@@ -193,8 +194,8 @@ def test_flags_that_are_numbers(tmp_path):
     )
 
 
-@pytest.mark.parametrize("form", ["gptq_desc_act", "nvfp4"])
-@pytest.mark.parametrize("kind", ["bert", "gemma", "hybrid", "moe"])
+@for_each("form", ["gptq_desc_act", "nvfp4"])
+@for_each("kind", ["bert", "gemma", "hybrid", "moe"])
 def test_a_sound_model_has_no_warning(kind, form, tmp_path):
     found = release(tmp_path, *stored(kind, form, 3, 6)).findings()
     assert [f.sentence for f in found if f.severity != "note"] == []
@@ -319,7 +320,7 @@ def test_several_that_are_far_do_not_hide_one_another():
 UP_PROJ = "model.layers.{}.mlp.up_proj.weight"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("means", "shape", "said"),
     [
         # |mean| / RMS of each layer
@@ -381,14 +382,14 @@ ATTENTION = tuple(f"self_attn.{n}_proj" for n in "qkvo")
 MLP = tuple(f"mlp.{n}_proj" for n in ("gate", "up", "down"))
 
 
-@pytest.mark.parametrize("part", [*ATTENTION, *MLP])
+@for_each("part", [*ATTENTION, *MLP])
 def test_one_of_a_set(part):
     every = layers(*ATTENTION, *MLP, "input_layernorm")
     gone = f"model.layers.4.{part}.weight"
     assert lacking([n for n in every if n != gone]) == {("error", gone)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stack", "parts"),
     [
         ("bert.encoder.layer", [f"attention.self.{n}" for n in ("query", "key", "value")] + ["attention.output.dense", "output.dense"]),

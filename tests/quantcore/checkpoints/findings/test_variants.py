@@ -1,12 +1,12 @@
 """Variants of layouts that no golden checkpoint has, written here with known codes; what parameters show, in numbers."""
 
-
 import numpy as np
 import pytest
 import releases
 import torch
 from checkpoint_cases import case, changed
 from gguf_bytes import IDS, STRING, gguf, info
+from grid import for_each
 from releases import compressed, release
 from safetensors.torch import load_file
 from suspects import GROUP, M, W, awq_of, weight
@@ -63,7 +63,7 @@ def test_hqq_without_groups(tmp_path):
         assert scale[at] == np.broadcast_to(scale, (6, 8))[index]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "columns", "size"), [(6, 8, 4), (6, 8, 16), (3, 16, 8), (5, 12, 20), (4, 6, 3)]
 )  # fmt: skip
 def test_hqq_groups_along_columns(rows, columns, size, tmp_path):
@@ -111,7 +111,7 @@ BAD_HQQ = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", BAD_HQQ)
+@for_each("what", BAD_HQQ)
 def test_what_hqq_does_not_write(what, tmp_path):
     with pytest.raises(QuantError):
         hqq(tmp_path, torch.zeros(6, 8, dtype=torch.uint8), torch.ones(1, 8), torch.ones(1, 8), **BAD_HQQ[what]).read()
@@ -170,7 +170,7 @@ def test_sizes_of_quanto():
         assert _divisors(n) == [d for d in range(1, n + 1) if n % d == 0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "groups", "bias", "hidden", "columns", "assumed"),
     [
         ("a.q_proj.weight", 8, None, None, 128, True),  # rows of 128, 256, 512 or 1,024
@@ -318,7 +318,7 @@ def test_scales_that_are_powers_of_two(tmp_path):
         assert found == ([{"scales": count}] if count else [])
 
 
-@pytest.mark.parametrize("name", ["gptq_v2_4bit_g128_sym", "deepseek_fp8", "ct_fp8_tensor", "bnb_nf4", "ct_int8_w8a8"])
+@for_each("name", ["gptq_v2_4bit_g128_sym", "deepseek_fp8", "ct_fp8_tensor", "bnb_nf4", "ct_int8_w8a8"])
 def test_boxes_of_scales(name, monkeypatch):
     """Every scale once, with the row it begins at, however small the boxes."""
     from quantcore.checkpoints import rows
@@ -391,7 +391,7 @@ def test_one_scale_for_packed_codes(tmp_path):
     assert "per_group(16)" in one.storage
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "words", "is_read"),
     [((2, 16), 2, True), ((2, 17), 2, False), ((2, 9), 2, True), ((2, 8), 2, False), ((3, 16), 2, False), ((2, 65), 2, False),
      ((2, 0), 2, False), ((2, 16, 1), 2, False)],
@@ -433,7 +433,7 @@ def test_versions_that_pack_otherwise(version, name, tmp_path):
 # ONNX
 
 
-@pytest.mark.parametrize(("output", "dtype"), [(0, torch.float16), (1, torch.float32), (10, torch.float16), (16, torch.bfloat16), (11, None), (2, None), (17, None)])
+@for_each(("output", "dtype"), [(0, torch.float16), (1, torch.float32), (10, torch.float16), (16, torch.bfloat16), (11, None), (2, None), (17, None)])
 def test_what_onnx_dequantizes_to(output, dtype):
     """TensorProto: 1 float32, 10 float16, 16 bfloat16; 0, as the scales."""
     piece, codes = StoredTensor("s", "F16", (), None, 0, 2), StoredTensor("x", "I8", (2, 3), None, 0, 6)
@@ -447,7 +447,7 @@ def test_what_onnx_dequantizes_to(output, dtype):
         assert onnx._used("x", use, graph, {"x": codes, "scale": piece}).dtype == dtype
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "scales", "axis", "size", "wanted"),
     [((4, 6), (), 1, 0, PerTensor()), ((4, 6), (1,), 1, 0, PerTensor()), ((4, 6), (4,), 0, 0, PerChannel(0)), ((4, 6), (6,), -1, 0, PerChannel(1)),
      ((4, 6), (6,), -2, 0, PerChannel(0)), ((4, 6), (4, 3), 1, 2, PerGroup(2, 1)), ((4, 1), (1, 1), 0, 4, PerGroup(4, 0)),

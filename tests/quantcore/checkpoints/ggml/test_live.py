@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from ggml_oracle import TYPE_IDS, WEIGHTED, is_valid, needs_ggml, quantize
+from grid import for_each
 from parts import some
 
 import quantcore as qc
@@ -87,7 +88,7 @@ def run(name, rows, seed):
     return blocks
 
 
-@pytest.mark.parametrize("name", TYPE_IDS)
+@for_each("name", TYPE_IDS)
 def test_bytes(name):
     """At least a thousand super-blocks of each type."""
     assert run(name, 20, seed=0) >= 1000
@@ -102,7 +103,7 @@ def test_bytes_of_many(name):
     assert blocks >= SUPER_BLOCKS * (2 if name in WEIGHTED else 1)
 
 
-@pytest.mark.parametrize("name", TYPE_IDS)
+@for_each("name", TYPE_IDS)
 def test_hard_numbers(name):
     """Zeros of both signs, constants and noise up to 3e38: ggml's bytes, or refused if ggml would not load them."""
     rng = np.random.default_rng(2)
@@ -117,8 +118,8 @@ def test_hard_numbers(name):
     compare(name, mixed, None, "zeros of both signs")
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-@pytest.mark.parametrize("shape", some([(1, 256), (1, 512), (3, 256)]))
+@for_each("name", WEIGHTED)
+@for_each("shape", some([(1, 256), (1, 512), (3, 256)]))
 def test_few_groups(name, shape):
     """numpy adds pairwise along a single contiguous axis, but these sums must go left to right."""
     for seed in range(20):

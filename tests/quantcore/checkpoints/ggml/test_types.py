@@ -9,6 +9,7 @@ import checkpoint_cases
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
+from grid import for_each
 from places import CHECKPOINTS
 
 import quantcore as qc
@@ -28,7 +29,7 @@ def tensors(case):
             yield name, record, BLOCK_TYPES[record["storage"]], data[start : start + record["nbytes"]]
 
 
-@pytest.mark.parametrize("case", [c for c in checkpoint_cases.sound() if str(c).startswith("gguf_")], ids=str)
+@for_each("case", [c for c in checkpoint_cases.sound() if str(c).startswith("gguf_")], ids=str)
 def test_values_codes_and_scales_are_ggmls(case):
     expected = case.expected
     for tensor, record, kind, data in tensors(case):
@@ -46,7 +47,7 @@ def test_values_codes_and_scales_are_ggmls(case):
                 assert np.array_equal(got.reshape(want.shape), want), (tensor, kind.name, key)
 
 
-@pytest.mark.parametrize("name", sorted(set(BLOCK_TYPES) - {"Q1_0", "Q2_0"}))
+@for_each("name", sorted(set(BLOCK_TYPES) - {"Q1_0", "Q2_0"}))
 def test_values_of_random_bytes_are_those_of_the_gguf_package(name):
     """Random bytes, including infinite and NaN scales; for MXFP4 and NVFP4, all 256 codes of the scale."""
     kind = BLOCK_TYPES[name]
@@ -70,7 +71,7 @@ def test_values_of_one_and_two_bits():
     assert two[0, :5].tolist() == [-0.375, 0.0, 0.375, 0.75, -0.375]
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+@for_each("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_values_are_scale_times_level_of_the_codes(kind):
     """The identity that readers of the numbers rely on, wherever ggml's own arithmetic is finite."""
     data = np.random.default_rng(6).integers(0, 256, (50, kind.num_bytes), dtype=np.uint8)
@@ -106,7 +107,7 @@ def test_ternary_digits_come_back():
     )
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+@for_each("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_unpacked_blocks_pack_to_the_same_bytes(kind):
     data = np.random.default_rng(3).integers(0, 256, (7, kind.num_bytes), dtype=np.uint8)
     assert np.array_equal(kind.pack(kind.unpack(data)), data)
@@ -115,7 +116,7 @@ def test_unpacked_blocks_pack_to_the_same_bytes(kind):
     assert kind.dequantize(data[:0]).shape == (0, kind.elements)
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+@for_each("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_fields_hold_every_bit_of_a_block_once(kind):
     times = np.zeros((kind.num_bytes, 8), int)
     for field in kind.fields:
@@ -127,7 +128,7 @@ def test_fields_hold_every_bit_of_a_block_once(kind):
     assert (times == 1).all()
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+@for_each("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_the_bits_named_for_an_element_decide_its_code(kind):
     """The bits named for an element determine its code, whatever the other bits are."""
     generator = np.random.default_rng(8)
@@ -144,7 +145,7 @@ def test_the_bits_named_for_an_element_decide_its_code(kind):
         assert not np.array_equal(kind.levels.codes(second)[:, element], kind.levels.codes(first)[:, element])
 
 
-@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+@for_each("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
 def test_located_bits_change_the_number_and_no_other(kind):
     """Flipping a bit that `locate` names changes only that entry, by the bit's weight."""
     generator = np.random.default_rng(4)
@@ -197,7 +198,7 @@ def recorded():
         return {name: arrays[name] for name in arrays}
 
 
-@pytest.mark.parametrize("name", TYPES)
+@for_each("name", TYPES)
 def test_bytes(name):
     found = recorded()
     cases = [key.split("|")[2:] for key in found if key.startswith(f"bytes|{name}|")]
@@ -211,7 +212,7 @@ def test_bytes(name):
         )
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
+@for_each("name", WEIGHTED)
 def test_texts_are_the_schemes(name):
     """With and without importance, the scheme's text reads back and gives the same bytes."""
     found = recorded()
@@ -229,7 +230,7 @@ def test_texts_are_the_schemes(name):
         assert qc.checkpoints.encode(result) == found[f"bytes|{name}|outlier|{kind}"].tobytes()
 
 
-@pytest.mark.parametrize("name", TYPES)
+@for_each("name", TYPES)
 def test_bits_are_those_of_the_bytes(name):
     x = recorded()["x|normal"]
     scheme = qc.PRESETS[f"gguf.{name}"]
