@@ -26,6 +26,7 @@ import numpy as np
 from served import Server, serve
 
 from benchmarks.processes import resident
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 LIST_BUDGET, TENSOR_BUDGET, MEMORY_BUDGET = 2.0, 1.0, 600.0  # seconds, seconds, MB
@@ -149,7 +150,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--layers", type=int, default=sized(32, 6))
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # not tests, where 
 from served import Server, serve
 
 from benchmarks.processes import resident
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 FIRST_BUDGET, SMALL_BUDGET, MEMORY_BUDGET = 5.0, 1.0, 2000.0  # seconds, seconds, MB
@@ -129,8 +130,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sessions", type=int, default=12)
-    parser.add_argument("--shape", default="4096x14336")
+    parser.add_argument("--sessions", type=int, default=sized(12, 2))
+    parser.add_argument("--shape", default=sized("4096x14336", "1024x1280"))
     parser.add_argument("--page", default="", help="last part of the page's address, such as ranges")
     asked = parser.parse_args()
     threads = str(os.cpu_count())  # as when the app is deployed; tests use one

@@ -21,10 +21,11 @@ import torch
 
 import quantcore as qc
 from benchmarks.quantize import SHAPE, Case, seconds
+from benchmarks.smallest import sized
 from quantcore.quantization import codes_of, dequantize_with
 from quantcore.range_setting import Search
 
-ROUNDS = 5
+ROUNDS = sized(5, 1)
 BUDGETS: dict[type, float] = {qc.IntFormat: 3.0, qc.FloatFormat: 10.0, qc.CodebookFormat: 20.0}
 Library = tuple[Callable[[], object], Callable[[object], object]]
 

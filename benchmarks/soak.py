@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # not tests, where 
 from served import Server, serve
 
 from benchmarks.processes import resident
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 AT_ONCE = 5
@@ -80,8 +81,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sessions", type=int, default=500)
-    parser.add_argument("--reruns", type=int, default=10, help="per session")
+    parser.add_argument("--sessions", type=int, default=sized(500, 10))
+    parser.add_argument("--reruns", type=int, default=sized(10, 1), help="per session")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
         print(f"After warm-up: {resident(server.process.pid):.0f} MB")
