@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from benchmarks.smallest import sized
 import quantcore as qc
+from benchmarks.smallest import sized
 
 SHAPE, ROUNDS, BUDGET = sized((4096, 4096), (128, 256)), sized(9, 1), 1.1
 SCHEMES = ["int8 per_tensor", "int8 per_channel(0)", "int8n per_channel(0)", "uint8 asymmetric per_channel(0)",

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from benchmarks.smallest import sized
 import quantcore as qc
+from benchmarks.smallest import sized
 
 SHAPE, ROUNDS = sized((4096, 4096), (128, 256)), sized(7, 1)
 GRANULARITIES = {"per_tensor": 8, "per_channel(0)": 8, "per_channel(1)": 8, "per_group(128)": 4, "per_group(32)": 4, "per_block([128,128])": 4}

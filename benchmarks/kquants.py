@@ -17,8 +17,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 
 import ggml_oracle
 
-from benchmarks.smallest import sized
 import quantcore as qc
+from benchmarks.smallest import sized
 
 BUDGET = 150
 

@@ -31,7 +31,7 @@ from benchmarks.processes import resident
 from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
-FIRST_BUDGET, SMALL_BUDGET, MEMORY_BUDGET = 5.0, 1.0, 2000.0  # seconds, seconds, MB
+FIRST_BUDGET, SMALL_BUDGET, MEMORY_BUDGET = 5.0, 1.0, 1300.0  # seconds, seconds, MB
 ALONE = 5  # changes of the small tensor before the others arrive
 
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from benchmarks.smallest import sized
 import quantcore as qc
+from benchmarks.smallest import sized
 
 SHAPE, ROUNDS = sized((64, 128), (8, 64)), sized(5, 1)
 UNIT = "int4 per_group(32)"

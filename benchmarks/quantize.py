@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from benchmarks.smallest import sized
 import quantcore as qc
+from benchmarks.smallest import sized
 
 SHAPE, ROUNDS = sized((4096, 4096), (128, 256)), sized(7, 1)
 MEMORY_SHAPE = sized((4096, 14336), (512, 1024))  # a layer of a language model

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from benchmarks.smallest import sized
 import quantcore as qc
+from benchmarks.smallest import sized
 
 SHAPE, COUNT, ROUNDS, FEW = sized((1024, 1024), (64, 64)), sized(100, 8), sized(5, 1), 5
 ONE_CORE_BUDGET, TWO_CORES_BUDGET, MEMORY_BUDGET = 1.5, 1.0, 0.5

@@ -14,11 +14,11 @@ from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell, index, number, percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
+from quantcore.numerics import CHUNK
 from quantcore.quantization import unclamped
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
 from quantcore.scheme import Scheme
 from quantcore.tensors import Generated
-from quantcore.numerics import CHUNK
 from quantcore.wording import count
 
 _EXERCISE = """-0.687, 0.2607, -0.7718, 0.0841

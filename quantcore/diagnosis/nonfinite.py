@@ -52,7 +52,8 @@ def nan(context: Context) -> Iterator[Finding]:
 def _nonfinite(values: Tensor) -> Tensor:
     """Return the flat indices of NaN and infinity, in the memory of a few elements at a time."""
     flat = values.reshape(-1)
-    return torch.cat([(~part.isfinite()).nonzero()[:, 0] + i * CHUNK for i, part in enumerate(flat.split(CHUNK))])
+    starts = range(0, flat.numel(), CHUNK)
+    return torch.cat([(~flat[i : i + CHUNK].isfinite()).nonzero()[:, 0] + i for i in starts])
 
 
 def _why_not(context: Context, flat: int) -> str:
