@@ -25,7 +25,7 @@ _FINDINGS: tuple[tuple[type[qc.RangeSetting], float], ...] = (
 )
 _PARAMETERS = 6  # float32 values per block: scale and zero point, as computed and as stored, low and high
 USUAL = 1.85  # any scheme of up to 8 bits per tensor, channel or group of 128, and the previous scheme
-LIBRARIES = 3.1  # table and comparison, 2.0 each, one after the other
+LIBRARIES = 5.3  # table and comparison, one after the other, of a tensor with outliers
 SWEEP_THREAD = 1.75  # per scheme being computed: codes, and what the most expensive range settings need
 MATCH = 9.5
 READING = 2.5  # times the file; JSON of numbers with 17 digits takes 1.5, whatever is compressed is checked by its size
