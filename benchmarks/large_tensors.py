@@ -101,7 +101,7 @@ async def measure(server: Server, sessions: int, page: str, shape: str) -> Found
 
 def report(found: Found) -> bool:
     """Print the table; return whether all budgets are kept."""
-    answers, longest = sorted(found.answers), max(found.waits[ALONE:])
+    answers, longest = sorted(found.answers), max(found.waits[ALONE:], default=0.0)
     rows = [
         ("first answer", f"{answers[0]:.1f} s", answers[0] <= FIRST_BUDGET, f"{FIRST_BUDGET:g} s"),
         ("last answer", f"{answers[-1]:.1f} s", True, ""),

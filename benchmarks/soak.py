@@ -81,7 +81,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sessions", type=int, default=sized(500, 10))
+    parser.add_argument("--sessions", type=int, default=sized(500, 25))
     parser.add_argument("--reruns", type=int, default=sized(10, 1), help="per session")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
