@@ -20,16 +20,18 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # not tests, where `served` is another folder
 
 import numpy as np
 from served import Server, serve
 
 from benchmarks.processes import resident
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 LIST_BUDGET, TENSOR_BUDGET, MEMORY_BUDGET = 2.0, 1.0, 600.0  # seconds, seconds, MB
-HIDDEN, INNER, KEYS, VOCABULARY, GROUP, SHARDS = 4096, 14336, 1024, 128_256, 128, 5
+HIDDEN, INNER, KEYS, GROUP, SHARDS = 4096, 14336, 1024, 128, 5
+VOCABULARY = sized(128_256, 1024)
 LINEAR = {
     "self_attn.q_proj": (HIDDEN, HIDDEN),
     "self_attn.k_proj": (KEYS, HIDDEN),
@@ -75,6 +77,7 @@ def write(folder: Path, layers: int) -> None:
     """Write the checkpoint, unless it exists."""
     if (folder / "config.json").exists():
         return
+    folder.mkdir(parents=True, exist_ok=True)
     noise = np.frombuffer(np.random.default_rng(0).bytes(1 << 25), np.uint8)
     places: dict[str, str] = {}
     for number, pieces in enumerate(stored(layers), 1):
@@ -149,12 +152,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--layers", type=int, default=sized(32, 7))
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         models = options.folder or Path(scratch) / "models"
-        (models / "llama").mkdir(parents=True, exist_ok=True)
         write(models / "llama", options.layers)
         size = sum(file.stat().st_size for file in (models / "llama").iterdir())
         print(f"{size / 1e9:.2f} GB in {SHARDS} shards, {os.cpu_count()} cores")

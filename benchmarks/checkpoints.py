@@ -29,9 +29,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from benchmarks.quantize import ROUNDS, Case, median_times, peak, verdict
+from benchmarks.smallest import sized
 from quantcore.checkpoints import open_checkpoint
 
-SHAPE, MEMORY_SHAPE = (4096, 4096), (4096, 14336)
+SHAPE, MEMORY_SHAPE = sized((4096, 4096), (256, 256)), sized((4096, 14336), (256, 512))
 BUDGET, PLAIN_BUDGET, MEMORY_BUDGET = 15.0, 4.0, 0.5  # copies; of the values
 GENERATOR = torch.Generator().manual_seed(0)
 Shape = tuple[int, int]

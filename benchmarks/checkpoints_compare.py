@@ -25,6 +25,7 @@ import torch
 from safetensors.torch import save_file
 
 from benchmarks.processes import resident
+from benchmarks.smallest import sized
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, ComparisonState
 from quantcore.checkpoints.ggml import BLOCK_TYPES
@@ -177,7 +178,7 @@ def run(pair: tuple[Path, Path], threads: int, stop: float = 0.0, record: str = 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--gb", type=float, default=1.0)
+    parser.add_argument("--gb", type=float, default=sized(1.0, 0.01))
     parser.add_argument("--folder", default=None)
     options = parser.parse_args()
     cores, failed = len(os.sched_getaffinity(0)), False

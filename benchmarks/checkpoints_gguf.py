@@ -19,11 +19,12 @@ import numpy as np
 import torch
 
 from benchmarks.quantize import ROUNDS, Case, median_times, verdict
+from benchmarks.smallest import sized
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from tests.support.gguf_bytes import gguf, info
 
-ROWS = COLUMNS = 4096
+ROWS = COLUMNS = sized(4096, 256)
 GRIDS, OTHERS = 40.0, 15.0  # copies
 MEMORY = 16 * 2**20  # bytes
 

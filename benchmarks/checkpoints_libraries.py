@@ -22,12 +22,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from benchmarks.quantize import ROUNDS, median_times, verdict
+from benchmarks.smallest import sized
 from quantcore.checkpoints import open_checkpoint
 
 # A layer of a model. Its values are new memory in every round, as when a model is loaded. Below 32 MB (--size
 # 2048), glibc reuses what the last round freed, which spares a library the page faults that take most of its
 # time, unless MALLOC_MMAP_THRESHOLD_=4000000 is in the environment.
-SIZE, BUDGET = 4096, 15.0
+SIZE, BUDGET = sized(4096, 256), 15.0
 Pieces = dict[str, torch.Tensor]
 # name, stored tensors, metadata of the header, and a function that turns what the library loaded into its
 # weight

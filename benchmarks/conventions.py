@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import quantcore as qc
+from benchmarks.smallest import sized
 
-SHAPE, ROUNDS, BUDGET = (4096, 4096), 9, 1.1
+SHAPE, ROUNDS, BUDGET = sized((4096, 4096), (128, 256)), sized(9, 1), 1.1
 SCHEMES = ["int8 per_tensor", "int8 per_channel(0)", "int8n per_channel(0)", "uint8 asymmetric per_channel(0)",
            "uint8 asymmetric per_tensor", "int4 per_group(128)", "uint4 asymmetric per_group(128)"]  # fmt: skip
 
@@ -48,7 +49,7 @@ def main() -> int:
         cells = []
         for text in SCHEMES:
             scheme = qc.Scheme.parse(f"{text} {name}")
-            if qc.refusal(scheme, SHAPE):
+            if qc.unsupported_reason(scheme, SHAPE):
                 cells.append("")
                 continue
             found = ratio(x, scheme, qc.Scheme.parse(text))

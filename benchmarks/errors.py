@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import quantcore as qc
+from benchmarks.smallest import sized
 
-SHAPE, ROUNDS = (4096, 4096), 7
+SHAPE, ROUNDS = sized((4096, 4096), (128, 256)), sized(7, 1)
 GRANULARITIES = {"per_tensor": 8, "per_channel(0)": 8, "per_channel(1)": 8, "per_group(128)": 4, "per_group(32)": 4, "per_block([128,128])": 4}
 FLOATS = ("e4m3fn per_tensor", "e4m3fn per_channel(0)", "e5m2 per_channel(0)", "e2m1 per_group(32)", "e2m3 per_group(32)", "nf4 per_group(64)")
 # copies: of `apply` and `report`, and of `errors_of`

@@ -22,10 +22,14 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.smallest import sized
+
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 REST = "html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]"
-PRESSES = 16
+PRESSES = sized(16, 2)
 SIZES = {
     "4×4": ("4x4", 3.0),
     "16×16, numbers": ("16x16", 3.0),

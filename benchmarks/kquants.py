@@ -18,6 +18,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 import ggml_oracle
 
 import quantcore as qc
+from benchmarks.smallest import sized
 
 BUDGET = 150
 
@@ -36,9 +37,9 @@ def seconds(run: Callable[[], object], repeats: int) -> float:
 def main() -> None:
     """Measure every type that takes an imatrix, without and with one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=512)
-    parser.add_argument("--columns", type=int, default=4096)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=sized(512, 2))
+    parser.add_argument("--columns", type=int, default=sized(4096, 512))
+    parser.add_argument("--repeats", type=int, default=sized(3, 1))
     given = parser.parse_args()
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

@@ -23,17 +23,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # not tests, where `served` is another folder
 
 from replicas import cluster
 from served import serve
 
 from benchmarks.processes import processor_time
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 RAMP = 0.15  # seconds between two visitors opening the page
 BITS = (5, 6, 7, 8, 7, 6)
-ALONE = 20.0  # seconds of one session, for the unit
+ALONE = sized(20.0, 3.0)  # seconds of one session, for the unit
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Goal:
     answered: float = 0.95
 
 
-ONE_PROCESS = Goal(30, 1.0, p95_of_one=8.0)
-REPLICAS = Goal(100, 3.0, p95_seconds=1.0)
+ONE_PROCESS = Goal(sized(30, 2), 1.0, p95_of_one=8.0)
+REPLICAS = Goal(sized(100, 2), 3.0, p95_seconds=1.0)
 
 
 @dataclass
@@ -158,7 +159,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--replicas", action="store_true", help="100 sessions on two processes behind nginx")
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of each run")
+    parser.add_argument("--seconds", type=float, default=sized(60.0, 2.0), help="length of each run")
     parser.add_argument(
         "--runs", type=int, default=3, help="number of runs; the one with the median p95 counts"
     )

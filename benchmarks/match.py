@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import quantcore as qc
+from benchmarks.smallest import sized
 
-SHAPE, ROUNDS = (64, 128), 5
+SHAPE, ROUNDS = sized((64, 128), (8, 64)), sized(5, 1)
 UNIT = "int4 per_group(32)"
 BUDGET = 8000  # times the unit, which is about 0.25 ms: 2 s
 Codes = torch.Tensor

@@ -16,18 +16,19 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # not tests, where `served` is another folder
 
 from served import serve
 
 from benchmarks.processes import processor_time
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 BUDGET = 15.0  # ms
 BITS = (3, 4, 5, 6)
-WARM = 20  # runs, in which every scheme is shown and Python specializes hot code
-RUNS = 200
-ROUNDS = 3
+WARM = sized(20, 2)  # runs, in which every scheme is shown and Python specializes hot code
+RUNS = sized(200, 4)
+ROUNDS = sized(3, 1)
 
 
 async def slide(host: str, page: str, count: int, steps: "itertools.cycle[int]") -> None:

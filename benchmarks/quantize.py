@@ -23,9 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import quantcore as qc
+from benchmarks.smallest import sized
 
-SHAPE, ROUNDS = (4096, 4096), 7
-MEMORY_SHAPE = (4096, 14336)  # a layer of a language model
+SHAPE, ROUNDS = sized((4096, 4096), (128, 256)), sized(7, 1)
+MEMORY_SHAPE = sized((4096, 14336), (512, 1024))  # a layer of a language model
 SYMMETRIC_BUDGET, ASYMMETRIC_BUDGET, MEMORY_BUDGET = 4.0, 6.0, 1.5
 GRANULARITIES = {"per_tensor": 8, "per_channel(0)": 8, "per_group(128)": 4, "per_block([128,128])": 4}
 MEMORY_SCHEMES = ["int8 per_tensor", "int4 per_group(128)", "uint4 asymmetric per_block([128,128])"]

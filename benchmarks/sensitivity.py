@@ -24,12 +24,13 @@ from safetensors.torch import save_file
 
 import quantcore as qc
 from benchmarks.quantize import peak
+from benchmarks.smallest import sized
 
 LAYER = {
     "self_attn.q_proj": (2048, 2048), "self_attn.k_proj": (512, 2048), "self_attn.v_proj": (512, 2048), "self_attn.o_proj": (2048, 2048),
     "mlp.gate_proj": (8192, 2048), "mlp.up_proj": (8192, 2048), "mlp.down_proj": (2048, 8192),
 }  # fmt: skip
-VOCABULARY = (128256, 2048)
+VOCABULARY = sized((128256, 2048), (1024, 2048))
 SCHEMES = [
     "int8 per_tensor", "int8 per_channel(0)", "uint8 asymmetric per_channel(0)", "int8 per_channel(1)", "int4 per_channel(0)",
     "int4 per_group(128)", "uint4 asymmetric per_group(128)", "int4 per_group(32)", "uint4 asymmetric per_group(32)", "int3 per_group(64)",
@@ -78,7 +79,7 @@ def measure(folder: str, threads: int) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=16)
+    parser.add_argument("--layers", type=int, default=sized(16, 1))
     parser.add_argument("--folder", type=Path, help="where the checkpoint is kept, or generated if it is empty")
     parser.add_argument("--package", help="an installed package whose model is measured instead")
     parser.add_argument("--measure", metavar="FOLDER", help=argparse.SUPPRESS)

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]  # not tests, where `served` is another folder
 
 from served import Server, serve
 
 from benchmarks.processes import resident
+from benchmarks.smallest import sized
 from benchmarks.visitor import Visitor
 
 AT_ONCE = 5
@@ -80,8 +81,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sessions", type=int, default=500)
-    parser.add_argument("--reruns", type=int, default=10, help="per session")
+    parser.add_argument("--sessions", type=int, default=sized(500, 25))
+    parser.add_argument("--reruns", type=int, default=sized(10, 1), help="per session")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
         server.await_warm()

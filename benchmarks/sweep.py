@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 import quantcore as qc
+from benchmarks.smallest import sized
 
-SHAPE, COUNT, ROUNDS, FEW = (1024, 1024), 100, 5, 5
+SHAPE, COUNT, ROUNDS, FEW = sized((1024, 1024), (64, 64)), sized(100, 8), sized(5, 1), 5
 ONE_CORE_BUDGET, TWO_CORES_BUDGET, MEMORY_BUDGET = 1.5, 1.0, 0.5
 FORMATS = [*(f"int{bits}" for bits in (2, 3, 4, 6, 8)), "e2m1", "e4m3fn", "nf4", "iq4_nl", "ternary"]
 GRANULARITIES = ("per_tensor", "per_channel(0)", "per_group(32)", "per_block([32,32])")
@@ -34,7 +35,7 @@ RANGES = ("min_max", "mean_std(3)")
 def schemes() -> list[qc.Scheme]:
     """The schemes of the measurement, presets last."""
     found = [qc.Scheme.parse(" ".join(parts)) for parts in itertools.product(FORMATS, GRANULARITIES, RANGES)]
-    presets = [s for s in qc.PRESETS.values() if qc.refusal(s, SHAPE) is None]
+    presets = [s for s in qc.PRESETS.values() if not qc.unsupported_reason(s, SHAPE)]
     return [*found, *presets[:: len(presets) // (COUNT - len(found))]][:COUNT]
 
 

@@ -1,15 +1,59 @@
-"""The benchmarks that docs/performance.md names can be started: their imports exist."""
+"""The benchmarks that docs/performance.md names run, each in its smallest size, and the table of budget.py is kept."""
 
-import importlib
+import json
+import os
+import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
-SCRIPTS = sorted(path.stem for path in Path(__file__).parents[1].joinpath("benchmarks").glob("*.py"))
+FOLDER = ROOT / "benchmarks"
+# scripts without a measurement of their own
+NONE = {"floor_page", "processes", "smallest", "visitor"}
+SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.py")} - NONE)
+QUICK = {"match", "errors"}
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTS if name != "floor_page"])
-def test_they_can_be_imported(name, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))  # each benchmark adds the root to it
-    importlib.import_module(f"benchmarks.{name}")
+def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark as its documentation says; no setting of the tests reaches its servers."""
+    known = {key: value for key, value in os.environ.items() if not key.startswith("QUANTSCOPE_")}
+    return subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py"), *options],
+        cwd=ROOT,
+        env=known | {"QUANTSCOPE_WARM_UP": "first"},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+
+
+@pytest.mark.parametrize("name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in SCRIPTS])
+def test_they_run_in_their_smallest_size(name: str) -> None:
+    found = run(name, "--smallest")
+    # 1: over a budget, which says nothing in this size
+    assert found.returncode in (0, 1), found.stderr[-2000:]
+    assert "Traceback" not in found.stderr, found.stderr[-2000:]
+    assert "|" in found.stdout, found.stderr[-2000:]  # its table
+
+
+@pytest.mark.slow
+def test_nothing_is_worse_than_the_table_allows() -> None:
+    found = run("budget")
+    assert found.returncode == 0, found.stdout + found.stderr[-2000:]
+
+
+def test_a_row_that_is_worse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks import budget
+
+    table = json.loads((FOLDER / "budget.json").read_text(encoding="utf-8"))
+    assert {name.partition(":")[0] for name in table} >= {"copies", "MB", "kB"}
+    kept = {name: row["value"] for name, row in table.items()}
+    assert budget.compare(kept, table) == []
+    for name, row in table.items():
+        assert budget.compare({name: row["value"] + row["worse"] + 0.01}, table) == [name]
+    assert budget.compare({"a new row": 0.0}, table) == ["a new row"]
+    # no table allows more than the promise
+    name = "MB: twelve large tensors"
+    assert budget.compare({name: 901.0}, {name: {"value": 5000.0, "worse": 0.0}}) == [name]
+    assert "worse" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from pages.maps.picture import Picture, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
 from quantcore import figures
-from quantcore.analysis import element
+from quantcore.analysis import View, element
 
 _HERE = Path(__file__).parent
 _DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # the order does not matter: together they are one module
@@ -79,7 +79,8 @@ def four_maps(
             key=key,
             # in a list: of each value of a dict Streamlit asks whether it is a data frame, for which it imports pandas
             data=[sent],
-            on_picked_change=partial(_picked, key, picture, on_pick),
+            # for as long as the session is kept, Streamlit holds what a callback holds: never a tensor
+            on_picked_change=partial(_picked, key, picture.view, picture.shape, on_pick),
             on_region_change=partial(_dragged, key, on_region),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
@@ -94,9 +95,11 @@ def four_maps(
         st.caption(legend)
 
 
-def _picked(key: str, picture: Picture, on_pick: Callable[[tuple[int, ...]], None]) -> None:
+def _picked(
+    key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]
+) -> None:
     if st.session_state[key].picked:
-        on_pick(element(picture.view, picture.shape, *map(int, st.session_state[key].picked)))
+        on_pick(element(view, shape, *map(int, st.session_state[key].picked)))
 
 
 def _dragged(key: str, on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None) -> None:

@@ -11,6 +11,7 @@ from quantcore.analysis.metrics import (
     errors_of,
     report,
     sqnr,
+    squares_among,
 )
 from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curves import RangeCurve, SearchCurve, range_curve, search_curve

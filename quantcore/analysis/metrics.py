@@ -141,6 +141,22 @@ def sqnr(result: Quantized) -> float:
     return sums.sqnr_db
 
 
+def squares_among(result: Quantized, which: Tensor) -> tuple[float, float]:
+    """Return Σx² and Σe² of some elements of a finite result, in the memory of one region.
+
+    Args:
+        which: whether each element counts, in the shape of x; it may be expanded.
+    """
+    power, sse, view = 0.0, 0.0, result.blocks.view
+    for region in result.blocks.regions(CHUNK):
+        x, counts = (split_axes(view(t)[region.elements], region.block) for t in (result.x, which))
+        own = x.double().masked_fill_(~counts, 0.0)
+        power += float(own.square_().sum())
+        error = x_hat_of(result, region).sub_(x).double().masked_fill_(~counts, 0.0)
+        sse += float(error.square_().sum())
+    return power, sse
+
+
 def sums_of_region(result: Quantized, region: Region) -> Sums:
     """Return the sums of a region of a result."""
     x, x_hat = _both(result, region)

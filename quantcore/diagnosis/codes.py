@@ -14,6 +14,7 @@ from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell, index, number, percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
+from quantcore.numerics import CHUNK
 from quantcore.quantization import unclamped
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
 from quantcore.scheme import Scheme
@@ -172,12 +173,9 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
     # the code of 0 is an integer zero point; one outside the format is reported by `zero_point_outside`
     if exact and not moved:
         return
-    x_hat = context.result.dequantized.reshape(-1)
-    places = ((context.result.x.reshape(-1) == 0) & (x_hat != 0) & x_hat.isfinite()).nonzero()[:, 0]
-    zeros = len(places)
+    zeros, worst, places = _inexact_zeros(context)
     if not zeros:
         return
-    worst = float(x_hat[places].abs().amax())
     why = "no code represents 0 there"
     if params.center is not None:
         why = f"the mean, {number(float(params.center))}, is subtracted first and added back last"
@@ -186,10 +184,25 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
     yield zero_not_exact.finding(
         f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
         f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: {why}.",
-        tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
+        tuple(cell(context.element(i)) for i in places),
         **_exact_at_zero(context, worst),
         facts={"elements": zeros, "worst": worst} | ({} if params.center is None else {"mean": float(params.center)}),
     )
+
+
+def _inexact_zeros(context: Context) -> tuple[int, float, list[int]]:
+    """Return how many zeros of x are dequantized to another number, the largest |x̂| of them, and where the first are."""
+    x, many, worst, places = context.result.x.reshape(-1), 0, 0.0, list[int]()
+    if not (x == 0).any():  # x̂ takes as much memory as x
+        return many, worst, places
+    x_hat = context.result.dequantized.reshape(-1)
+    for start in range(0, x.numel(), CHUNK):
+        own = x_hat[start : start + CHUNK]
+        wrong = (x[start : start + CHUNK] == 0) & (own != 0) & own.isfinite()
+        if wrong.any():
+            many, worst = many + int(wrong.sum()), max(worst, float(own[wrong].abs().amax()))
+            places += (wrong.nonzero()[: MAX_BOXES - len(places), 0] + start).tolist()
+    return many, worst, places
 
 
 def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:

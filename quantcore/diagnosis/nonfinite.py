@@ -4,9 +4,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, number
+from quantcore.numerics import CHUNK
 from quantcore.wording import count
 
 
@@ -18,11 +22,10 @@ def nan(context: Context) -> Iterator[Finding]:
     notes = [note for note in context.result.warnings if "NaN" in note]
     if context.finite and not notes and math.isfinite(context.report.sse):
         return
-    x, x_hat = context.result.x.reshape(-1), context.result.dequantized.reshape(-1)
-    bad = ~x_hat.isfinite() if context.finite and not notes else ~x.isfinite()
-    if notes and not bad.any():
-        bad = ~x_hat.isfinite()
-    places = bad.nonzero()[:, 0]
+    x = context.result.x.reshape(-1)
+    places = _nonfinite(context.result.dequantized if context.finite and not notes else x)
+    if notes and not len(places):
+        places = _nonfinite(context.result.dequantized)
     n = len(places)
     if not n and not notes:  # only the sums exceed float64
         return
@@ -44,6 +47,13 @@ def nan(context: Context) -> Iterator[Finding]:
     cells = tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES])
     # not of the kind: looking for it in every scheme that is tried takes long, and their SQNR is NaN anyway
     yield nan.finding(said, cells, facts=facts, severity="error")
+
+
+def _nonfinite(values: Tensor) -> Tensor:
+    """Return the flat indices of NaN and infinity, in the memory of a few elements at a time."""
+    flat = values.reshape(-1)
+    starts = range(0, flat.numel(), CHUNK)
+    return torch.cat([(~flat[i : i + CHUNK].isfinite()).nonzero()[:, 0] + i for i in starts])
 
 
 def _why_not(context: Context, flat: int) -> str:

@@ -1,14 +1,14 @@
 """Outliers that set a scale: one or a few channels, or one element."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis import decibels
-from quantcore.diagnosis.context import Alternative, Context, sqnr_among
+from quantcore.analysis import decibels, sqnr_of, squares_among
+from quantcore.diagnosis.context import Alternative, Context
 from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell, channels, index, number
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, split_axes
@@ -124,8 +124,10 @@ def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float,
     without_outliers = x.clone()
     for place in run.places:
         without_outliers.select(axis, place).copy_(x.select(axis, run.next_place))
-    keep = torch.tensor([i for i in range(run.start, run.stop) if i not in run.places], device=x.device)
-    return _sqnrs(context, without_outliers, lambda t: t.index_select(axis, keep))
+    others = torch.zeros(x.shape[axis], dtype=torch.bool, device=x.device)
+    others[run.start : run.stop] = True
+    others[run.places] = False
+    return _sqnrs(context, without_outliers, others.reshape([-1] + [1] * (x.dim() - axis - 1)).expand(x.shape))
 
 
 class _Far(NamedTuple):
@@ -208,19 +210,18 @@ def _others_of_block(context: Context, far: _Far) -> tuple[float, float]:
     x = context.result.x
     without_outliers = x.clone()
     without_outliers[far.place] = far.next_value
-    block = tuple(slice(*span) for span in far.bounds)
-    rest = torch.ones(x.shape, dtype=torch.bool, device=x.device)
-    rest[far.place] = False
-    rest = rest.reshape(context.result.blocked_shape)[block]
-    return _sqnrs(context, without_outliers, lambda t: t.reshape(context.result.blocked_shape)[block][rest])
+    others = torch.zeros(context.result.blocked_shape, dtype=torch.bool, device=x.device)
+    others[tuple(slice(*span) for span in far.bounds)] = True
+    others = others.reshape(x.shape)
+    others[far.place] = False
+    return _sqnrs(context, without_outliers, others)
 
 
-def _sqnrs(
-    context: Context, without_outliers: Tensor, others: Callable[[Tensor], Tensor]
-) -> tuple[float, float]:
-    """Return the SQNR in dB of some elements: of the result, and of the same scheme without the outliers."""
-    without = apply_quietly(without_outliers, context.scheme)
-    return sqnr_among(*map(others, (context.result.x, context.result.error, without.error)))
+def _sqnrs(context: Context, without_outliers: Tensor, others: Tensor) -> tuple[float, float]:
+    """Return the SQNR in dB of the others: of the result, and of the same scheme without the outliers."""
+    power, before = squares_among(context.result, others)
+    after = squares_among(apply_quietly(without_outliers, context.scheme), others)[1]
+    return sqnr_of(power, before), sqnr_of(power, after)
 
 
 def _finer(context: Context) -> Alternative | None:

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.maps import four_maps
 from pages.shared import lesson_plan, messages
-from pages.shared.computing import cache
+from pages.shared.computing import cache, needs
 from pages.shared.state import link
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
@@ -51,9 +51,13 @@ def shown(tensor: PageTensor, scheme: qc.Scheme) -> tuple[Box, ...]:
 
 def draw(place: DeltaGenerator, tensor: PageTensor, result: qc.Quantized, report: qc.Report) -> None:
     """Draw the first finding, and a popover with all findings."""
-    found: list[qc.Finding] = cache.cached(
-        tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
-    )
+    need = needs.of_findings(result.scheme, tensor.shape)
+    make = lambda: qc.diagnose(result, report)  # noqa: E731
+    try:
+        found: list[qc.Finding] = cache.cached(tensor, f"findings {result.scheme}", make, need)
+    except qc.QuantError as error:  # too large to be looked through, though not to be shown
+        messages.hint(str(error), place)
+        return
     with place:
         sentence = st.container(key="finding_line")
         if found:

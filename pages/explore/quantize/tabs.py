@@ -165,6 +165,9 @@ def _library(tensor: PageTensor, result: qc.Quantized) -> None:
 def _export(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None:
     """Draw the download buttons."""
     download = partial(_download, tensor, result.scheme)
+    problem = _too_large(tensor)
+    if problem:
+        messages.error(problem)
     st.markdown("**Tensors**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
         download("NumPy .npz", "quantscope.npz", export.to_npz)
@@ -205,7 +208,12 @@ def _download(
         with cache.turn_of(tensor, needs.EXPORT):
             return write(cache.result(tensor, scheme))
 
-    st.download_button(label, content, file, on_click="ignore", **more)
+    st.download_button(label, content, file, on_click="ignore", disabled=bool(_too_large(tensor)), **more)
+
+
+def _too_large(tensor: PageTensor) -> str:
+    """Return why files of the tensor can't be written here, or an empty text: a download has no place for a sentence."""
+    return cache.too_much(tensor, needs.EXPORT)
 
 
 def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:

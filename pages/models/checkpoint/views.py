@@ -4,7 +4,7 @@ import hashlib
 import html
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -119,7 +119,7 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
                 "alt": f"{alt}: {parts}. The table lists them all.",
                 "base": base(),
             },
-            on_picked_change=partial(_pick, every, drawn),
+            on_picked_change=partial(_pick, tuple(_target(tile, every) for tile in drawn)),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
     hidden = sum(tile.leaves for tile in drawn if tile.folded)
@@ -132,16 +132,21 @@ def _shape(entry: ListedTensor) -> str:
     return " × ".join(map(str, entry.shape)) or "scalar"
 
 
-def _pick(every: list[ListedTensor], drawn: list[Tile]) -> None:
+def _target(tile: Tile, every: list[ListedTensor]) -> tuple[str, str]:
+    """Return what a click on a tile opens: the name of a tensor and, where it stands for several, words to search for."""
+    return ("", tile.path) if tile.leaf is None else (every[tile.leaf].name, "")
+
+
+def _pick(targets: Sequence[tuple[str, str]]) -> None:
     """Open the tensor of the clicked tile, or list those of a shared tile; others zoom in (a callback)."""
     tile = st.session_state[_TREEMAP].picked
-    if tile is None or not 0 <= tile < len(drawn):
+    if tile is None or not 0 <= tile < len(targets):
         return
-    chosen = drawn[int(tile)]
-    if chosen.leaf is not None:
-        controls.open_tensor(every[chosen.leaf].name)
+    name, words = targets[int(tile)]
+    if name:
+        controls.open_tensor(name)
     else:
-        st.session_state[controls.SEARCH] = chosen.path
+        st.session_state[controls.SEARCH] = words
 
 
 def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:

@@ -9,7 +9,7 @@ bytes, so that work waits only for work of the same kind:
 
 A run that needs more than its place has gives the place back and waits for a larger one; a run that waits for another
 run's result gives its place back meanwhile. So no two runs wait for each other. Work that needs more than its whole lane
-runs alone in it.
+runs alone in it; work that needs more than one run may have is refused, for it would end the server.
 """
 
 import itertools
@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+
+from quantcore.errors import QuantError
+from quantcore.wording import megabytes
 
 POLL = 0.1  # seconds; how soon a waiting run notices that it was replaced
 
@@ -67,14 +70,17 @@ Useless = Callable[[], bool]
 class Gate:
     """Where heavy work waits for its bytes. Thread-safe.
 
+    Args:
+        most: bytes that one run may need; by default, as many as it likes.
+
     Attributes:
         budget: bytes that all work together may take.
         numbers: the next ones in the order of arrival.
         on_change: called, outside the lock, after a place was taken or given back.
     """
 
-    def __init__(self, budget: int, cores: int) -> None:
-        self.budget = budget
+    def __init__(self, budget: int, cores: int, most: int | None = None) -> None:
+        self.budget, self._most = budget, most
         self.on_change: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self.numbers = itertools.count()
@@ -158,6 +164,15 @@ class Gate:
         """Return the bytes that one visitor's work may take."""
         return self._lanes[WorkKind.LARGE].budget
 
+    def too_much(self, need: int) -> str:
+        """Return a sentence if no run may need so many bytes, else an empty text."""
+        if self._most is None or need <= self._most:
+            return ""
+        return (
+            f"This needs about {megabytes(need)} of memory, and this server gives one visitor at most "
+            f"{megabytes(self._most)}: choose a smaller tensor or a part of it, or set QUANTSCOPE_WORK_GB to a larger value."
+        )
+
     def idle_bytes(self) -> int:
         """Return the bytes of the large lane that no work has taken."""
         with self._changed:
@@ -196,7 +211,13 @@ class Turn:
         Args:
             tensor: key of the tensor to be used.
             long: whether the work takes seconds even if it is small.
+
+        Raises:
+            QuantError: no run may need so much.
         """
+        problem = self._gate.too_much(need)
+        if problem:
+            raise QuantError(problem)
         kind, held = self._gate.kind(need, long), self.place
         if held is None or held.kind < kind or held.need < need:
             if self._number is None:

@@ -127,6 +127,11 @@ def turn_of(
         yield own
 
 
+def too_much(content: Content, need: float) -> str:
+    """Return a sentence if no run may need so many times the content's size, else an empty text."""
+    return turn.GATE.too_much(int(need * 4 * content.elements))
+
+
 def bytes_cached() -> int:
     """Return the bytes of all cached tensors and results."""
     return _small.bytes + _large.bytes

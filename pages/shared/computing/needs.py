@@ -9,7 +9,7 @@ import quantcore as qc
 from quantcore.granularity import block_shape
 from quantcore.range_setting import Search
 
-# Peaks of the steps on a page, beyond x and the results: the report 0.1, a map 0.05, findings 0.3, charts 0.2
+# Peaks of the steps on a page, beyond x and the results: the report 0.1, a map 0.2, most findings 0.3, charts 0.2
 _PAGE = 1.35
 # What a range setting takes besides; the first kind that fits counts
 _EXTRA: tuple[tuple[type[qc.RangeSetting], float], ...] = (
@@ -18,9 +18,14 @@ _EXTRA: tuple[tuple[type[qc.RangeSetting], float], ...] = (
     (qc.Percentile, 0.75),  # sorts or copies all elements: 1.0
     (qc.MinMse, 0.75),
 )
+# What findings take besides
+_FINDINGS: tuple[tuple[type[qc.RangeSetting], float], ...] = (
+    (qc.MinMax, 1.4),  # x without its outlier channel or element, its codes, and which elements are others: 1.7
+    (Search, 1.4),
+)
 _PARAMETERS = 6  # float32 values per block: scale and zero point, as computed and as stored, low and high
 USUAL = 1.85  # any scheme of up to 8 bits per tensor, channel or group of 128, and the previous scheme
-LIBRARIES = 3.1  # table and comparison, 2.0 each, one after the other
+LIBRARIES = 5.3  # table and comparison, one after the other, of a tensor with outliers
 SWEEP_THREAD = 1.75  # per scheme being computed: codes, and what the most expensive range settings need
 MATCH = 9.5
 READING = 2.5  # times the file; JSON of numbers with 17 digits takes 1.5, whatever is compressed is checked by its size
@@ -33,6 +38,13 @@ def of(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
     """Return what Explore and Ranges need to show a tensor under a scheme and under the previous one."""
     extra = next((more for kind, more in _EXTRA if isinstance(scheme.range_setting, kind)), 0.0)
     return _PAGE + extra + 2 * _result(scheme, shape)
+
+
+def of_findings(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
+    """Return what Explore needs to look for findings, too."""
+    setting = scheme.range_setting
+    extra = next((more for kind, more in _FINDINGS if isinstance(setting, kind)), 0.0)
+    return of(scheme, shape) + extra
 
 
 def _result(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:

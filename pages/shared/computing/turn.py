@@ -31,8 +31,14 @@ def default_budget() -> int:
     return min(10**9, memory.usable() // 4)
 
 
-_CHOSEN = settings.current().work_gb
-GATE = Gate(int(_CHOSEN * 1e9) if _CHOSEN else default_budget(), CORES)
+def _gate(chosen: float | None) -> Gate:
+    """Return the gate: one run may need what was chosen for all, and if nothing was, a quarter of the memory."""
+    if chosen:
+        return Gate(int(chosen * 1e9), CORES, int(chosen * 1e9))
+    return Gate(default_budget(), CORES, memory.usable() // 4)
+
+
+GATE = _gate(settings.current().work_gb)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pages.serving.work.admission import Gate, Turn, WorkKind
 from pages.shared.computing import cache
 from pages.shared.computing import turn as admitted
 from pages.shared.state.selection import PageTensor
+from quantcore.errors import QuantError
 
 MB = 1 << 20
 BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small (each up to 2.5 MB)
@@ -140,6 +141,17 @@ def test_work_larger_than_the_budget_runs_alone_rather_than_never() -> None:
         assert not c.admitted.wait(0.3)
         b.end()
         until(c.admitted.is_set)
+
+
+def test_work_larger_than_one_run_may_need_is_refused() -> None:
+    gate = Gate(BUDGET, cores=8, most=100 * MB)
+    turn = Turn(gate, lambda before, kind: None)
+    turn.need(100 * MB)
+    with pytest.raises(QuantError, match=r"needs about 104\.9 MB of memory.*at most 104\.9 MB.*choose a smaller tensor"):
+        turn.need(100 * MB + 1)
+    assert gate.too_much(100 * MB) == ""
+    turn.close()
+    assert gate.bytes_in_work == 0
 
 
 def test_a_run_that_was_replaced_gives_its_place_in_the_queue_up_at_once() -> None:
