@@ -127,7 +127,7 @@ PRESETS = [pytest.param(scheme, id=name) for name, scheme in qc.PRESETS.items()]
 
 
 @for_each("scheme", PRESETS)
-@in_parts(4)
+@in_parts(2)
 @pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme, part):
     x = sample((32, 512))

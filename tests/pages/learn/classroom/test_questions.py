@@ -28,7 +28,7 @@ def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked)
     for each, right in zip(source.fields, question.right, strict=True):
         exact = result.codes if asked == "codes" else result.zero_point
         assert float(right) == float(exact[each.place])
-        given = answers(result, asked, each.place)
+        given = list(answers(result, asked, each.place))
         for value in range(-300, 301):
             names = {name for text, name, _ in each.wrong if text == str(value)}
             assert names == {answer.mistake.name for answer in given if answer.value == value}
