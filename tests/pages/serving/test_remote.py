@@ -425,7 +425,7 @@ def test_answers_made_to_harm(net, route, words):
     net.routes["/a/model.safetensors"] = route
     began = time.monotonic()
     refused(net, FILE, words)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("part", ["header", "body", "interim"])
@@ -452,7 +452,7 @@ def test_answers_that_never_end(net, part, monkeypatch):
     net.routes["/a/model.safetensors"] = drip
     began = time.monotonic()
     refused(net, FILE, "it takes too long")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
 
 
 def test_a_small_file_may_come_whole(net):

@@ -15,7 +15,7 @@ from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models import opening
+from pages.models import keys as model_keys
 from pages.registry import KEYS, PAGES
 from pages.shared import lesson_plan
 from pages.sidebar.scheme_controls import default_group_size
@@ -281,7 +281,7 @@ def test_every_page_is_declared() -> None:
             assert not when.key or when.key in page.keys
     for page, other in itertools.combinations(PAGES, 2):
         # which part of the plan is presented is in the address only, and no control of two pages
-        of_section = {"Models": opening.KEYS, "Learn": {lesson_plan.PLAN}}
+        of_section = {"Models": model_keys.KEYS, "Learn": {lesson_plan.PLAN}}
         shared = of_section.get(page.section, set()) if page.section == other.section else set()
         assert page.keys & other.keys <= shared
 

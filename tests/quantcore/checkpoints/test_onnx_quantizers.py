@@ -379,7 +379,7 @@ ODD = {
     "nodes without names and outputs": [node("DequantizeLinear", ["w", name], [], "") for name in ("s", "t")],
     "values that make one another": [node("Identity", [a], [b], "") for a, b in ("pq", "qp")]
     + [node("DequantizeLinear", ["p", "s"], ["y"], "")],
-    "one name for 30,000 values": [node("Relu", ["x"], ["y"], "")] * 30_000,
+    "one name for 15,000 values": [node("Relu", ["x"], ["y"], "")] * 15_000,
 }
 
 
