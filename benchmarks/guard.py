@@ -1,6 +1,6 @@
 """What the guard costs: the first guest of a server, a later one, and the same work without a process of its own.
 
-    python -m benchmarks.guard [--times 20]
+    python benchmarks/guard.py [--times 20]
 
 Medians; the later ones are ratios to the work in this process, and their difference is what a process costs.
 """
@@ -8,13 +8,17 @@ Medians; the later ones are ratios to the work in this process, and their differ
 import argparse
 import io
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import quantcore as qc
+from benchmarks.smallest import sized
 from pages.serving import guard
 from quantcore import tensors
 
@@ -43,13 +47,14 @@ def _resident(pid: int) -> int:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--times", type=int, default=sized(20, 1))
     times = parser.parse_args().times
     file = io.BytesIO()
     np.savez_compressed(file, x=np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32))
     data = file.getvalue()
     first = _median(_asked("list_tensors", ["x.npz", 1 << 28], [data]), 1)
-    print(f"the first guest, with the start of the fork server: {first:.2f} s")
+    print(f"the first guest, with the start of the fork server: {first:.2f} s\n")
+    print("| work | here, ms | by a guest, ms | ratio |\n|---|---|---|---|")
     for words, here, there in (
         ("tensors of a .npz of 4 MB", lambda: tensors.list_tensors(data, "x.npz"),
          _asked("list_tensors", ["x.npz", 1 << 28], [data])),
@@ -58,8 +63,8 @@ def main() -> None:
         ("pasted code", lambda: qc.read_code(CODE), _asked("read_code", [CODE, None], [])),
     ):  # fmt: skip
         own, guarded = _median(here, times), _median(there, times)
-        print(f"{words}: {1e3 * own:.1f} ms here, {1e3 * guarded:.1f} ms by a guest ({guarded / own:.2f})")
-    print(f"memory that the fork server alone has: {_resident(guard.fork_server_pid()) / 1024:.0f} MB")
+        print(f"| {words} | {1e3 * own:.1f} | {1e3 * guarded:.1f} | {guarded / own:.2f} |")
+    print(f"\nmemory that the fork server alone has: {_resident(guard.fork_server_pid()) / 1024:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 from served import Server, serve
 
 from benchmarks.processes import processor_time
+from benchmarks.smallest import sized
 from benchmarks.visitor import visit
 
 WARM = "Opened every page once"
@@ -61,7 +62,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--against", type=Path, help="another checkout to measure alternately")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=sized(3, 1))
     chosen = parser.parse_args()
     checkouts = {"this checkout": ROOT} | ({"the other": chosen.against.resolve()} if chosen.against else {})
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in checkouts}

@@ -12,7 +12,7 @@ FOLDER = ROOT / "benchmarks"
 # scripts without a measurement of their own
 NONE = {"floor_page", "processes", "smallest", "visitor"}
 SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.py")} - NONE)
-QUICK = {"match", "errors"}
+QUICK = {"errors"}
 
 
 def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -104,6 +104,7 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     assert "pasted" not in server.log.read_text()
 
 
+@pytest.mark.slow  # fourteen pages at once
 def test_visitors_of_every_page_are_served_while_the_others_are_warmed(tmp_path):
     """All at once, and as soon as the server answers: each imports what its page needs while others do."""
 

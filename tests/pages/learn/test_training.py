@@ -171,6 +171,7 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> Non
     assert any(caption.startswith(f"{changed} of 640 codes") for caption in said(again.caption))
 
 
+@pytest.mark.slow  # it trains eight networks
 def test_the_curve_shows_the_rows_of_quantcore(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[training.MethodAccuracy] = []
     asked: list[tuple[object, ...]] = []

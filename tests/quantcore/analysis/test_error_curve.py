@@ -86,7 +86,7 @@ def test_curve_without_shrinking_is_min_max(text):
     assert curve.best == np.flatnonzero(curve.mse == curve.mse.min())[-1]
 
 
-@each_scheme
+@for_each("text", some(SCHEMES))
 def test_marks_are_the_reports(text):
     scheme = qc.Scheme.parse(text)
     marks = qc.range_marks(X, scheme)

@@ -42,6 +42,7 @@ def test_q4_k_m_is_what_ggml_writes(tensor):
     assert np.array_equal(held.read().numpy(), values)
 
 
+@pytest.mark.slow  # it imports transformers
 @pytest.mark.parametrize("tensor", [QUERY, DENSE])
 def test_nvfp4_is_what_compressed_tensors_reads(tensor):
     # imported here because it imports transformers, which would cost every worker seconds

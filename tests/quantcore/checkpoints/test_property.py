@@ -71,10 +71,10 @@ def run(count, seed, folder):
 
 
 def test_damaged_releases_get_an_answer(tmp_path):
-    run(500, 1, tmp_path)
+    run(150, 1, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_many_damaged_releases_get_an_answer(seed, tmp_path):
     run(1000, seed, tmp_path)

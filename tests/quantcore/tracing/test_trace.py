@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts
+from parts import in_parts, some
 
 import quantcore as qc
 from quantcore.range_setting import Stored
@@ -123,10 +123,7 @@ def test_formulas_come_to_their_values(shape, scheme):
     assert [redone(s.formula) for s in written] == [read(s.value) for s in written]
 
 
-PRESETS = [pytest.param(scheme, id=name) for name, scheme in qc.PRESETS.items()]
-
-
-@for_each("scheme", PRESETS)
+@for_each("scheme", some(qc.PRESETS.values()))
 @in_parts(2)
 @pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme, part):

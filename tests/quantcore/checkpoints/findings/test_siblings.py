@@ -159,7 +159,7 @@ REST = [
 ]
 
 
-@for_each(("what", "form"), [*FIRST, *REST])
+@for_each(("what", "form"), [*FIRST[::2], *(pytest.param(*each, marks=pytest.mark.slow) for each in FIRST[1::2]), *REST])
 def test_what_is_broken_is_one_error(what, form, tmp_path):
     _, change, kind, name, facts = BROKEN[what]
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)
