@@ -3,7 +3,7 @@ its numbers, its result and its code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,8 +139,10 @@ class Element:
         if isinstance(expression, Applied):
             return _applied(expression, [self.of(o) for o in expression.operands])
         if isinstance(expression, Where):
-            taken = self.of(expression.test).value == expression.value
-            return self.of(expression.then if taken else expression.otherwise)
+            if self.of(expression.test).value != expression.value:
+                return self.of(expression.otherwise)
+            taken = self.of(expression.then)
+            return replace(taken, note=expression.note) if expression.note else taken
         if expression not in self._known:
             self._known[expression] = self._found(expression)
         return self._known[expression]
