@@ -77,7 +77,8 @@ def _clamped(x: Any, low: Any, high: Any) -> Explained:
 
 CLAMP = Operation(
     "clamp({0}, {1}, {2})", "torch.clamp({0}, {1}, {2})", "np.clip({0}, {1}, {2})",
-    lambda x, low, high, out=None: torch.clamp(x, low, high, out=out), np.clip, explain=_clamped,
+    lambda x, low, high, out=None: torch.clamp(x, low, high, out=out),
+    lambda x, low, high: np.minimum(np.maximum(x, low), high), explain=_clamped,
 )  # fmt: skip
 LESS = _test("{0} < {1}", torch.lt, lambda a, b: a < b)
 AT_MOST = _test("{0} <= {1}", torch.le, lambda a, b: a <= b)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,13 +55,26 @@ class Program:
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines))
 
+    @cached_property
+    def _before(self) -> dict[ProgramLine, dict[str, ProgramLine]]:
+        """For each line, the lines that bind its names."""
+        found, bound = {}, {}
+        for line in self.lines:
+            found[line] = {name: bound[name] for name in line.of.names if name in bound}
+            bound[line.name] = line
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, ProgramLine]:
+        return {line.name: line for line in self.lines}
+
     def line(self, name: str) -> ProgramLine:
         """Return the last line that binds a name."""
-        return next(line for line in reversed(self.lines) if line.name == name)
+        return self._last[name]
 
     def binds(self, name: str) -> bool:
         """Whether a line binds a name."""
-        return any(line.name == name for line in self.lines)
+        return name in self._last
 
     def changed(self, name: str, of: Expression, why: str) -> "Program":
         """Return the program with another expression in the last line that binds a name: what if it were so."""
@@ -117,19 +131,16 @@ class Program:
             line: the line that binds the name, if not the last one.
         """
         line = line or self.line(name)
-        before = self.lines[: self.lines.index(line)]
+        kind = None if line.dtype is None else _ON_NUMBERS.get(line.dtype)
 
         def term(other: str) -> Term:
             found = None if other == name else known(other)
             if found is None:
-                own = next((one for one in reversed(before) if one.name == other), None)
+                own = self._before[line].get(other)
                 found = start(other) if own is None else self.read(other, known, start, own)
             assert found is not None, other
-            kind = _ON_NUMBERS.get(line.dtype or torch.bool)
-            return (
-                found
-                if kind is None or isinstance(found.value, int)
-                else replace(found, value=kind(found.value))
-            )
+            if kind is None or isinstance(found.value, kind | int):
+                return found
+            return replace(found, value=kind(found.value))
 
         return Element(term).of(line.of)

@@ -10,11 +10,12 @@ from quantcore.conventions import ZERO_POINTS, SchemeFacts
 from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
 from quantcore.numerics import WORDS, decimal
 from quantcore.programs import Program, parameters_program
-from quantcore.range_setting import Given, HalfQuadratic, Stored
+from quantcore.range_setting import Stored
 from quantcore.scheme import facts_of
 from quantcore.tracing.record import ElementNumbers
 
 number = decimal  # how a trace writes a number
+_NONE = Text("")
 _FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
 
 
@@ -108,17 +109,19 @@ def line(t: ElementNumbers, name: str, **more: Term) -> Term:
     """
     assert t.low is not None
     assert t.high is not None
-    names = {"N": str(t.scheme.format.qmax - t.scheme.format.qmin)} | facts_of(t.scheme).names
-    numbers: dict[str, float] = {"low": t.low, "high": t.high, "-low": -t.low} | program_of(t).constants
+    program = program_of(t)
+    names = {"N": str(t.scheme.format.qmax - t.scheme.format.qmin)}
+    numbers: dict[str, float] = {"low": t.low, "high": t.high, "-low": -t.low, **program.constants}
     if t.scheme.symmetric:
         numbers |= {"max|x|": t.high, "extreme": math.copysign(t.high, -_raw(t))}
+        names |= facts_of(t.scheme).names
 
     def known(name: str) -> Term | None:
         if name in more or name not in numbers:
             return more.get(name)
         return term(names.get(name, name), numbers[name], first=name in _FIRST)
 
-    return program_of(t).read(name, known)
+    return program.read(name, known)
 
 
 def given_by(t: ElementNumbers) -> str:
@@ -130,7 +133,7 @@ def given_by(t: ElementNumbers) -> str:
 def zero_point_formula(t: ElementNumbers) -> str:
     """Say how the zero_point was computed from the range and the scale."""
     fmt, c = t.scheme.format, t.convention
-    if isinstance(t.scheme.range_setting, Given) or t.low is None:
+    if t.scheme.range_setting.gives_parameters or t.low is None:
         return given_by(t)
     if t.search is not None and t.search.of_min is not None:
         return f"-min = -({t.search.of_min.code} · {signed(t.search.of_min.stored)})"
@@ -147,12 +150,13 @@ def zero_point_formula(t: ElementNumbers) -> str:
         return _float_zero_point(t, t.low)
     end = ", in float64" if c.zero_point.zero_point_precision == "float64" else ""
     end += "" if t.raw_scale is None else ", with s before it is stored"
-    divisor = term("s", _raw(t))  # the zero point is computed before s is stored
-    raw = line(t, "raw")
-    before = replace(raw, names=divisor.names)
-    if c.scale.scale_precision == "float32":  # else its number is not one of float32
-        before = term("s", float(raw.value), first=True)
-    found = line(t, "z", s=divisor, raw=before, replaced=replace(divisor, value=int(t.replaced)))
+    divisor = before = term("s", _raw(t))  # the zero point is computed before s is stored
+    if c.zero_point.zero_point_scale == "raw":
+        raw = line(t, "raw")
+        before = replace(raw, names=divisor.names)
+        if c.scale.scale_precision == "float32":  # else its number is not one of float32
+            before = term("s", float(raw.value), first=True)
+    found = line(t, "z", s=divisor, raw=before, replaced=Term(_NONE, _NONE, _NONE, int(t.replaced)))
     if not found.note:
         return said(found) + end
     return said(found) + " before s is replaced" * (t.replaced and c.zero_point.zero_point_scale == "raw")
@@ -163,7 +167,7 @@ def _float_zero_point(t: ElementNumbers, low: float) -> str:
     stored = t.raw_scale is not None
     names = {"1/s": "r"} if stored else {}
     end = ", where 1 / r is the scale before it is stored" if stored else ""
-    adjusted = isinstance(t.scheme.range_setting, HalfQuadratic)
+    adjusted = t.scheme.range_setting.moves_zero_point
     form = "float" if adjusted else t.convention.zero_point.float_form
     text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": float(line(t, "1/s").value)}, names)
     return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}"
