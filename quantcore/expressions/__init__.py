@@ -44,7 +44,6 @@ from quantcore.expressions.operations import (
     in_dtype,
     renamed,
     rounded,
-    rounded_each,
     to,
     without,
 )

@@ -279,14 +279,6 @@ def _count_ones(bits: Tensor, out: Tensor | None = None) -> Tensor:
 ONES = _call("ones", "ones", "ones", _count_ones, lambda bits: int(bits).bit_count())
 
 
-def rounded_each(expression: Expression, dtype: torch.dtype) -> Expression:
-    """Return the expression with the result of each operation on floats rounded to a dtype."""
-    if not isinstance(expression, Applied):
-        return expression
-    operands = (rounded_each(o, dtype) for o in expression.operands)
-    return to(dtype)(expression.operation(*operands))
-
-
 def renamed(expression: Expression, name: str, instead: Expression) -> Expression:
     """Return an expression of operations with another in place of a name."""
     if isinstance(expression, Name):

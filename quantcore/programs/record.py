@@ -58,7 +58,8 @@ class Program:
     @cached_property
     def _before(self) -> dict[ProgramLine, dict[str, ProgramLine]]:
         """For each line, the lines that bind its names."""
-        found, bound = {}, {}
+        found: dict[ProgramLine, dict[str, ProgramLine]] = {}
+        bound: dict[str, ProgramLine] = {}
         for line in self.lines:
             found[line] = {name: bound[name] for name in line.of.names if name in bound}
             bound[line.name] = line
