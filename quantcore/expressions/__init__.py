@@ -47,4 +47,4 @@ from quantcore.expressions.operations import (
     to,
     without,
 )
-from quantcore.expressions.run import run, step_of
+from quantcore.expressions.run import BlockStep, bind, run, step_of

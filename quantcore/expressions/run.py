@@ -1,6 +1,6 @@
 """Expressions on tensors: parameters in block form first, then the elements, into memory that is given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -15,6 +15,7 @@ from quantcore.numerics import like
 Given = Tensor | float | None
 # from the numbers, the memory for the result, and the results of `Let` so far, to the result
 _Step = Callable[[Mapping[str, Given], Tensor | None, dict[Expression, Any]], Any]
+BlockStep = Callable[[Mapping[str, Given], dict[Expression, Any]], Any]
 
 
 def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None = None) -> Any:
@@ -37,13 +38,22 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
     return found if out is None or found is out else out.copy_(found)
 
 
-def step_of(expression: Expression) -> Callable[[Mapping[str, Given], dict[Expression, Any]], Any]:
+def step_of(expression: Expression) -> BlockStep:
     """Return how an expression of parameters is computed: of the numbers by name, and the results of `Let` so far.
 
     Not for numbers that may be absent, nor for elements, which `run` computes in memory that is given.
     """
     step = _plan(expression, (), ())
     return lambda numbers, known: step(numbers, None, known)
+
+
+def bind(steps: Iterable[tuple[str, BlockStep, tuple[str, ...]]], numbers: dict[str, Any]) -> None:
+    """Add the results of steps to the numbers: a name, how its number is computed, and the names not needed after."""
+    known: dict[Expression, Any] = {}
+    for name, step, last in steps:
+        numbers[name] = step(numbers, known)
+        for other in last:  # memory that is given back is used again, which is faster than new memory
+            del numbers[other]
 
 
 @lru_cache(maxsize=1024)

@@ -57,7 +57,9 @@ def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
     lines += _symmetric_scale(fmt, c) if symmetric else _scale(c)
     lines += _replaced(c)
     lines += _middle(fmt, c) if symmetric else _zero_point(fmt, c)
-    return Program(lines, ("low", "high"), {"N": float(fmt.available - 1), "qmin": float(fmt.qmin)})
+    is_code = symmetric or not (c.zero_point.is_min or c.scale.asymmetric_scale == "inverse_range")
+    constants = {"N": float(fmt.available - 1), "qmin": float(fmt.qmin)}
+    return Program(lines, ("low", "high"), constants, ("z",) if is_code else ())
 
 
 def _range(symmetric: bool, fmt: Format, c: Convention) -> Iterator[ProgramLine]:

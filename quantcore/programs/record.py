@@ -9,9 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.expressions import Element, Expression, Term, Where, in_dtype, step_of, written
+from quantcore.expressions import (
+    BlockStep,
+    Element,
+    Expression,
+    Term,
+    Where,
+    bind,
+    in_dtype,
+    step_of,
+    written,
+)
 
-_Steps = list[tuple[str, Callable[..., Any], tuple[str, ...]]]
+_Steps = list[tuple[str, BlockStep, tuple[str, ...]]]
 _Known = Callable[[str], Term | None]
 _ON_NUMBERS: Mapping[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -43,13 +53,19 @@ class ProgramLine:
 class Program:
     """Lines in their order; a name that is bound again has its new result from there on.
 
-    ``given``: the names of what it starts from, float32; ``constants``: numbers by name.
+    ``given``: the names of what it starts from, float32; ``constants``: numbers by name; ``integers``: the names whose
+    results at the end are integers of 32 bits.
     """
 
     def __init__(
-        self, lines: Iterable[ProgramLine], given: Collection[str], constants: Mapping[str, float]
+        self,
+        lines: Iterable[ProgramLine],
+        given: Collection[str],
+        constants: Mapping[str, float],
+        integers: Collection[str] = (),
     ) -> None:
         self.lines, self.given, self.constants = tuple(lines), tuple(given), dict(constants)
+        self.integers = frozenset(integers)
         self._steps: dict[tuple[tuple[str, ...], tuple[str, ...]], _Steps] = {}
 
     def __str__(self) -> str:
@@ -81,7 +97,7 @@ class Program:
         """Return the program with another expression in the last line that binds a name: what if it were so."""
         old = self.line(name)
         lines = (replace(line, of=of, why=why, source="") if line is old else line for line in self.lines)
-        return Program(lines, self.given, self.constants)
+        return Program(lines, self.given, self.constants, self.integers)
 
     def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:
         """Return the lines that names depend on; ``known``: names whose results are known, as they are at the end."""
@@ -103,11 +119,7 @@ class Program:
         if steps is None:
             steps = self._steps[key] = self._compiled(*key)
         found: dict[str, Any] = {**self.constants, **numbers}
-        known: dict[Expression, Any] = {}
-        for name, step, last in steps:
-            found[name] = step(found, known)
-            for other in last:  # memory that is given back is used again, which is faster than new memory
-                del found[other]
+        bind(steps, found)
         return [found.get(name) for name in wanted]
 
     def _compiled(self, wanted: tuple[str, ...], numbers: tuple[str, ...]) -> _Steps:

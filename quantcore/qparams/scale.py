@@ -51,10 +51,11 @@ class QParams:
 
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
     """Return scale and zero_point of every block, with the range they are computed from."""
-    scale, zero_point, low, high, inverse, replaced = parameters_program(symmetric, fmt, c).run(_ALL, {"low": low, "high": high})
+    lines = parameters_program(symmetric, fmt, c)
+    scale, zero_point, low, high, inverse, replaced = lines.run(_ALL, {"low": low, "high": high})
     if not isinstance(zero_point, Tensor):
         zero_point = torch.full(scale.shape, int(zero_point), dtype=torch.int32, device=scale.device)
-    elif symmetric or not (c.zero_point.is_min or c.scale.asymmetric_scale == "inverse_range"):
+    elif "z" in lines.integers:
         zero_point = zero_point.to(torch.int32)
     return QParams(scale, zero_point, low.to(torch.float32), high.to(torch.float32), inverse, replaced)
 
