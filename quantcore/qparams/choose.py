@@ -11,6 +11,7 @@ from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
+from quantcore.programs import program
 from quantcore.qparams.scale import QParams, is_bad, parameters
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
@@ -114,8 +115,8 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
     """Return the range of every block by the range setting, in block form."""
     blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
     low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
-    of_magnitude = of_scale.rule(scheme.format).scale.names == {"max|x|"}  # alone
-    either = scheme.symmetric and setting.ends_are_elements and of_magnitude
+    of_magnitude = scheme.symmetric and program(scheme).line("raw").of.names == {"max|x|"}  # alone
+    either = of_magnitude and setting.ends_are_elements
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     # the ends of a large block are those of its parts, which fit the cache
