@@ -29,7 +29,6 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.mistakes import Answer, right, traced, wrong
 from quantcore.quantization import Quantized
-from quantcore.range_setting import Given
 from quantcore.tracing import Trace, number, scale_formula, zero_point_formula
 
 SCALES = tuple(map(Decimal, ("0.25", "0.5", "1", "2", "4", "5", "10")))
@@ -112,7 +111,7 @@ def _check(result: Quantized, asked: str, places: Sequence[Place], typed: Sequen
     scheme = result.scheme
     if not scheme.format.has_zero_point:
         raise QuantError(f"{scheme.format} is not an integer format; choose one, such as int8.")
-    if asked != "codes" and isinstance(scheme.range_setting, Given):
+    if asked != "codes" and scheme.range_setting.gives_parameters:
         raise QuantError(
             "Scale and zero point are given, not computed; choose a range setting to predict them from."
         )

@@ -17,6 +17,7 @@ quantcore.expressions
 quantcore.formats quantcore.granularity
 quantcore.conventions quantcore.range_setting
 quantcore.scheme
+quantcore.programs
 quantcore.qparams
 quantcore.quantization
 quantcore.analysis quantcore.tracing

@@ -26,7 +26,6 @@ from quantcore.quantization import (
     parameters_of,
     unclamped,
 )
-from quantcore.range_setting import Search
 from quantcore.scheme import Scheme, with_importance
 
 _FEW_CODES = 8  # looking for so many costs less than counting all
@@ -239,7 +238,7 @@ def errors_by_region(
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
     blocks, rules = Blocks.of(scheme.granularity, tuple(x.shape)), scheme.rules
-    if not isinstance(scheme.range_setting, Search):  # whose codes are found with the scales
+    if not scheme.range_setting.searches_codes:  # whose codes are found with the scales
         params = parameters_of(x, scheme)[1] if params is None else params
         if rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules):
             for region, x_hat, clipped in approximations(x, params, scheme, blocks):

@@ -13,7 +13,7 @@ from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
-from quantcore.range_setting import METHODS, Entropy, Given, HalfQuadratic, MinMax, RangeSetting, Search, Task
+from quantcore.range_setting import METHODS, Entropy, MinMax, RangeSetting, Task
 from quantcore.scheme import Scheme, unsupported_reason
 
 _FEWER_BINS = (2048, 1024, 512, 256)
@@ -58,14 +58,14 @@ def range_marks(
     Raises:
         QuantError: see `range_curve`.
     """
-    if isinstance(scheme.range_setting, Search):
+    if scheme.range_setting.searches_codes:
         return ()
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:
         found = _quick(setting, blocks.blocks_measured)
         one = dataclasses.replace(scheme, range_setting=found or setting)
-        if found is None or isinstance(found, Given) or unsupported_reason(one, blocks.shape):
+        if found is None or found.gives_parameters or unsupported_reason(one, blocks.shape):
             continue
         marks[write_call(found)] = _mark(found, one, blocks)
     return tuple(marks.values())
@@ -78,7 +78,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
     values.
     """
     low, high = result.params.low, result.params.high
-    if low is None or high is None or isinstance(result.scheme.range_setting, HalfQuadratic):
+    if low is None or high is None or result.scheme.range_setting.moves_zero_point:
         low, high = (
             (value - result.params.zero_point.double()) * result.scale for value in _outermost(result)
         )
@@ -111,7 +111,7 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
     for group in blocks.block_groups:
         measure = BlockErrors(group, scheme)
         low, high = setting(group, Task(scheme.format, scheme.symmetric, measure.search, len(group)))
-        if isinstance(setting, HalfQuadratic):  # moves the zero_point, which a range does not describe
+        if setting.moves_zero_point:  # moves the zero_point, which a range does not describe
             moved = report(apply_quietly(group, dataclasses.replace(scheme, granularity=PerChannel(0))))
             total, clipped = total + moved.sse, clipped + moved.clipped
         else:

@@ -11,7 +11,6 @@ from torch import Tensor
 from quantcore.conventions import CHOICES, KERNELS, STAGE_OF, STAGES, Convention
 from quantcore.qparams import QParams, factor, parameters, ranges
 from quantcore.quantization import Quantized
-from quantcore.range_setting import Given, MinMax, Search
 
 # The choices that still matter once scale and zero_point are found
 CODING = tuple(name for name, stage in STAGE_OF.items() if STAGES[stage].ALTERS == "codes")
@@ -43,7 +42,7 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     """
     place = torch.zeros(len(blocks), dtype=torch.int64)
     sets: list[Choices] = [(), None]
-    if isinstance(a.scheme.range_setting, Given | Search):
+    if a.scheme.range_setting.gives_parameters or a.scheme.range_setting.searches_codes:
         return place, sets
     of_a, of_b = (_ranges(r, blocks) for r in (a, b))
     low, high = of_a
@@ -100,7 +99,7 @@ def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> C
 def _ranges(result: Quantized, blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return the range of each block as the range setting finds it."""
     scheme = result.scheme
-    if isinstance(scheme.range_setting, MinMax):  # whatever the rule for the scale needs of it
+    if scheme.range_setting.ends_are_elements:  # whatever the rule for the scale needs of it
         scheme = dataclasses.replace(scheme, convention=scheme.rules.changed(symmetric_scale="max_of_sides"))
     low, high = (t.reshape(-1)[blocks] for t in ranges(result.x, scheme))
     return low, high

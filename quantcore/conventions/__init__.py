@@ -5,7 +5,7 @@ with AVX-512, one thread, the named arithmetic gave no difference and every othe
 """
 
 from quantcore.conventions.choice import Choice, SchemeFacts
-from quantcore.conventions.kernels import KERNELS, Kernel
+from quantcore.conventions.kernels import INVERSE, KERNELS, Kernel
 from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (
     CHOICES,
@@ -24,10 +24,11 @@ from quantcore.conventions.stages.scale import (
     NARROW,
     OF_RANGE,
     SPLIT,
-    of_range,
+    WIDTH,
+    N,
 )
 from quantcore.conventions.stages.zero_point import ZERO_POINTS
-from quantcore.conventions.symmetric_scales import SYMMETRIC_SCALES
+from quantcore.conventions.symmetric_scales import AMAX, HIGH, LOW, SYMMETRIC_SCALES, Rule
 
 CONVENTIONS.update({record.name: record for record in records()})
 # conventions whose call supports integers of several widths, not only the format of a preset

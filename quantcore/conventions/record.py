@@ -93,6 +93,14 @@ class Convention:
         choices = {key: given.pop(key) for key in list(given) if key in STAGE_OF}
         return cls(name, **_staged({}, choices), **given)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # once: programs are kept by convention, and hashing every choice takes longer than running a small one
+        return hash((self.name, *self._stages.values(), self.variants))
+
     def __str__(self) -> str:
         changes = self.changes().items()
         arguments = ", ".join(f"{name}={notation.write_value(value)}" for name, value in changes)

@@ -29,7 +29,7 @@ from quantcore.granularity import (
     Shape,
 )
 from quantcore.notation import write_call
-from quantcore.range_setting import MIN_MAX, Fixed, MinMax, MinMse, Percentile, RangeSetting
+from quantcore.range_setting import MIN_MAX, Fixed, MinMse, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 from quantcore.wording import along, joined
 
@@ -145,7 +145,7 @@ def _promising(context: Context) -> list[tuple[Estimate, float, float]]:
 def _changed(context: Context, estimate: Estimate, shrink: float) -> int:
     """Count the changed parts of the scheme; of two that gain the same, the one with fewer is proposed."""
     own = context.scheme
-    setting = isinstance(own.range_setting, MinMax) == (shrink < 1)
+    setting = own.range_setting.ends_are_elements == (shrink < 1)
     return (estimate.granularity != own.granularity) + (estimate.symmetric != own.symmetric) + setting
 
 

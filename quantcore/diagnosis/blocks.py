@@ -11,7 +11,7 @@ from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, number
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
-from quantcore.range_setting import Given, MinMax
+from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
 
 MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
@@ -87,7 +87,7 @@ def _by_chance(context: Context, zero: Tensor) -> float:
 )
 def tiny_block(context: Context) -> Iterator[Finding]:
     """Find elements so small that their scale is subnormal, or below the library's minimum."""
-    if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements
+    if context.scheme.range_setting.gives_parameters:  # given scales do not depend on the elements
         return
     params, convention = context.result.params, context.scheme.convention
     # scales that are quantized themselves may underflow in their format, which `scale_out_of_range` reports
@@ -154,7 +154,7 @@ def _raised(context: Context) -> Tensor:
     convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range
     least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
-    if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
+    if not least or not isinstance(fmt, IntFormat) or not context.scheme.range_setting.ends_are_elements:
         return torch.zeros_like(context.largest, dtype=torch.bool)
     needed = context.largest / fmt.symmetric_max
     return context.result.scale.abs() > RAISED * needed

@@ -16,7 +16,7 @@ from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
 from quantcore.numerics import CHUNK
 from quantcore.quantization import unclamped
-from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
+from quantcore.range_setting import MIN_MAX, Fixed, MinMax, Percentile
 from quantcore.scheme import Scheme
 from quantcore.tensors import Generated
 from quantcore.wording import count
@@ -97,7 +97,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
 def zero_point_outside(context: Context) -> Iterator[Finding]:
     """Find a given zero point that is not a code of the format."""
     fmt, zero_point = context.fmt, context.zero_point
-    if not isinstance(context.scheme.range_setting, Given):
+    if not context.scheme.range_setting.gives_parameters:
         return
     bad = (zero_point < fmt.qmin) | (zero_point > fmt.qmax)
     if not bad.any():
@@ -234,7 +234,7 @@ def _with_exact_zero(context: Context) -> list[Scheme]:
 def negatives_lost(context: Context) -> Iterator[Finding]:
     """Find that the lowest value is 0 or more: everything below 0 is lost."""
     fmt, setting = context.scheme.format, context.scheme.range_setting
-    chosen = context.scheme.symmetric or isinstance(setting, Given)
+    chosen = context.scheme.symmetric or setting.gives_parameters
     nan = isinstance(fmt, FloatFormat) and fmt.sign == "nan"  # reported by `nan`
     if not chosen or nan or context.scheme.convention.coding.overflow == "wrap":
         return

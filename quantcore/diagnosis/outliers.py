@@ -14,7 +14,6 @@ from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell, channels, 
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly
-from quantcore.range_setting import MinMax, Search
 from quantcore.tensors import Generated
 from quantcore.wording import count
 
@@ -47,7 +46,7 @@ class _Channels(NamedTuple):
 )
 def outlier_channel(context: Context) -> Iterator[Finding]:
     """Find one or a few channels, much larger than the others, that set the scale that all share."""
-    if not isinstance(context.scheme.range_setting, MinMax | Search) or isinstance(
+    if not (context.scheme.range_setting.ends_are_elements or context.scheme.range_setting.searches_codes) or isinstance(
         context.scheme.granularity, PerFlatGroup
     ):
         return
@@ -146,7 +145,7 @@ class _Far(NamedTuple):
 )
 def outlier_element(context: Context) -> Iterator[Finding]:
     """Find one element of a block, much larger than all others, that sets the scale."""
-    if not isinstance(context.scheme.range_setting, MinMax | Search):
+    if not (context.scheme.range_setting.ends_are_elements or context.scheme.range_setting.searches_codes):
         return
     alone = _blocks_with_far_element(context)
     looked = alone[:LOOK_AT].tolist()

@@ -15,7 +15,7 @@ from quantcore.diagnosis.record import Finding, cell, gains, number, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
-from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile, RangeSetting
+from quantcore.range_setting import MIN_MAX, Percentile, RangeSetting
 from quantcore.tensors import Generated
 from quantcore.wording import count
 
@@ -60,7 +60,7 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
     if not ((spent >= WASTED * fmt.available) & (spent < fmt.available)).all():
         return  # a given zero point may be anywhere
     setting = context.scheme.range_setting
-    asymmetric = context.changed(symmetric=False, range_setting=MIN_MAX if isinstance(setting, Given | Fixed) else setting)
+    asymmetric = context.changed(symmetric=False, range_setting=MIN_MAX if (setting.gives_parameters or setting.ends_are_given) else setting)
     best, symmetric = context.best([asymmetric], SIDED_DB), context.report.sqnr_db
     if best is not None and best.scheme.range_setting != context.scheme.range_setting:
         # another range may gain most of it, and it is not the asymmetry that does
@@ -157,7 +157,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
 def clips_too_little(context: Context) -> Iterator[Finding]:
     """Find that a narrower range would lose less: the largest elements leave few codes for the others."""
     scheme = context.scheme
-    if not isinstance(scheme.range_setting, MinMax) or context.block_size < 16:
+    if not scheme.range_setting.ends_are_elements or context.block_size < 16:
         return
     (estimate,) = context.estimates([(scheme.granularity, scheme.symmetric)])
     if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.2:
@@ -193,7 +193,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
 def codes_unused(context: Context) -> Iterator[Finding]:
     """Find a fixed or given range that is much wider than the data: most codes are never used."""
     fmt, report = context.scheme.format, context.report
-    if not isinstance(context.scheme.range_setting, Fixed | Given) or report.clipped:
+    if not (context.scheme.range_setting.ends_are_given or context.scheme.range_setting.gives_parameters) or report.clipped:
         return
     facts: dict[str, Any] = {}
     low: float

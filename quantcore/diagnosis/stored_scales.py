@@ -137,7 +137,7 @@ def _sides(what: str, level: Quantized, wanted: Tensor, stored: Tensor, off: Ten
 
 def _next_to(lost: _Lost) -> str:
     """Say that, with a scale of their own, small ones are lost next to larger ones."""
-    own = not isinstance(lost.level.scheme.range_setting, Given)
+    own = not lost.level.scheme.range_setting.gives_parameters
     return f" next to larger {lost.what}s" if own and not lost.too_large and lost.level.params.scale.any() else ""
 
 
@@ -165,7 +165,7 @@ def _fix(context: Context, level: Quantized) -> Alternative | None:
     inner = context.scheme.scales
     assert inner is not None
     wide: list[Scheme] = []
-    if isinstance(inner.range_setting, Given):
+    if inner.range_setting.gives_parameters:
         wide.append(context.changed(scales=dataclasses.replace(inner, range_setting=MIN_MAX)))
         plain = dataclasses.replace(inner, range_setting=MIN_MAX, convention=TEXTBOOK)
         wide.append(context.changed(scales=plain, convention=TEXTBOOK))

@@ -20,13 +20,19 @@ from quantcore.expressions.nodes import (
     chain,
 )
 from quantcore.expressions.operations import (
+    AT_MOST,
+    CLAMP,
     DEFINITIONS,
     EXPONENT,
     EXPONENT_CEIL,
     EXPONENT_OR_INFINITY,
     FUSED,
     GROUPED,
+    IS_FINITE,
+    IS_INFINITE,
+    IS_NAN,
     LARGER,
+    LESS,
     LOG2,
     MAGNITUDE,
     MAXIMUM,
@@ -35,9 +41,10 @@ from quantcore.expressions.operations import (
     ONES,
     POWER_OF_TWO,
     entry,
+    in_dtype,
+    renamed,
     rounded,
-    rounded_each,
     to,
     without,
 )
-from quantcore.expressions.run import run
+from quantcore.expressions.run import BlockStep, bind, run, step_of

@@ -3,7 +3,7 @@ its numbers, its result and its code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +37,10 @@ class Text(NamedTuple):
 
 def put(operation: Operation, texts: Sequence[Text], dialect: Dialect = "symbols") -> Text:
     """Return the text of an operation on operands."""
-    needs = (*operation.needs, *(LOOSE,) * len(texts))
-    parts = (text.within(needed) for text, needed in zip(texts, needs, strict=False))
+    needs = operation.needs if len(texts) <= len(operation.needs) else (*operation.needs, *(LOOSE,) * len(texts))
+    parts = [
+        text.text if text.binds >= needed else f"({text.text})" for text, needed in zip(texts, needs, strict=False)
+    ]
     template: str = getattr(operation, dialect)
     return Text(template.format(*parts), operation.binds)
 
@@ -139,11 +141,20 @@ class Element:
         if isinstance(expression, Applied):
             return _applied(expression, [self.of(o) for o in expression.operands])
         if isinstance(expression, Where):
-            taken = self.of(expression.test).value == expression.value
-            return self.of(expression.then if taken else expression.otherwise)
+            if self._tested(expression.test) != expression.value:
+                return self.of(expression.otherwise)
+            taken = self.of(expression.then)
+            return replace(taken, note=expression.note) if expression.note else taken
         if expression not in self._known:
             self._known[expression] = self._found(expression)
         return self._known[expression]
+
+    def _tested(self, test: Expression) -> Value:
+        """Return the number of a test, which is not written."""
+        if not isinstance(test, Applied):
+            return self.of(test).value
+        found: Value = test.operation.on_numbers(*(self._tested(o) for o in test.operands))
+        return found
 
     def _found(self, expression: Expression) -> Term:
         if isinstance(expression, Number):

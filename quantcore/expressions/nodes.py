@@ -136,12 +136,16 @@ class Let(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Where(Expression):
-    """``then`` where ``test`` is ``value``, else ``otherwise``; a trace shows the one that is taken."""
+    """``then`` where ``test`` is ``value``, else ``otherwise``; a trace shows the one that is taken.
+
+    ``note``: why it is the first, in words.
+    """
 
     test: Expression
     value: int
     then: Expression
     otherwise: Expression
+    note: str = ""
 
 
 def chain(expression: Expression) -> tuple[Applied, ...]:

@@ -4,9 +4,9 @@ Powers of two and exponents work on the bits of a number's exponent: exp2 of Num
 NumPy and of torch differ in 0.5 % of values. A library that calls log2 itself gets `LOG2`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,17 @@ from torch import Tensor
 from quantcore.expressions.nodes import (
     ADD,
     ATOM,
+    LOOSE,
     PRODUCT,
     SUBTRACT,
     SUM,
     Applied,
     Explained,
     Expression,
+    Let,
     Name,
     Operation,
+    Where,
 )
 from quantcore.numerics import Rounding, round_to, rounding
 
@@ -39,10 +42,22 @@ def _call(name: str, torch_name: str, numpy_name: str, tensors: Callable[..., Te
 def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, bound: str) -> Operation:
     """Return the smaller or larger of two numbers; NaN if one is NaN. ``bound``: the argument of torch's clamp."""
     number: Numbers = getattr(np, numpy_name)
+
+    least = bound == "min"
+
+    def tensors(a: Tensor, b: Any, out: Tensor | None = None) -> Tensor:
+        if isinstance(b, Tensor):
+            return torch_function(a, b.to(a.dtype), out=out)
+        return torch.clamp(a, min=b, out=out) if least else torch.clamp(a, max=b, out=out)
+
     return Operation(
-        f"{name}({{0}}, {{1}})", f"torch.clamp({{0}}, {bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})",
-        lambda a, b, out=None: torch_function(a, torch.as_tensor(b, dtype=a.dtype), out=out), number,
-    )  # fmt: skip
+        f"{name}({{0}}, {{1}})", f"torch.clamp({{0}}, {bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})", tensors, number
+    )
+
+
+def _test(text: str, tensors: Callable[..., Tensor], numbers: Numbers) -> Operation:
+    """Return a question about numbers, for the test of a `Where`: 1 or 0."""
+    return Operation(text, text, text, lambda *v, out=None: tensors(*v), lambda *v: int(numbers(*v)), LOOSE)
 
 
 # parentheses that show an order which would hold without them
@@ -54,6 +69,22 @@ LARGER = Operation(
     "max({0}, {1})", "torch.where({0} > {1}, {0}, {1})", "np.where({0} > {1}, {0}, {1})",
     lambda a, b, out=None: torch.where(a > b, a, b), lambda a, b: a if a > b else b, needs=(SUM, SUM),
 )  # fmt: skip
+
+
+def _clamped(x: Any, low: Any, high: Any) -> Explained:
+    return Explained(f"clamp({x.names.text})", f"clamp({x.numbers.text}, {low.numbers.text}, {high.numbers.text})", x.note)
+
+
+CLAMP = Operation(
+    "clamp({0}, {1}, {2})", "torch.clamp({0}, {1}, {2})", "np.clip({0}, {1}, {2})",
+    lambda x, low, high, out=None: torch.clamp(x, low, high, out=out),
+    lambda x, low, high: np.minimum(np.maximum(x, low), high), explain=_clamped,
+)  # fmt: skip
+LESS = _test("{0} < {1}", torch.lt, lambda a, b: a < b)
+AT_MOST = _test("{0} <= {1}", torch.le, lambda a, b: a <= b)
+IS_FINITE = _test("{0} is finite", torch.isfinite, np.isfinite)
+IS_INFINITE = _test("{0} is infinite", torch.isinf, np.isinf)
+IS_NAN = _test("{0} is NaN", torch.isnan, np.isnan)
 MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,))
 NEGATIVE = Operation(
     "-{0}", "-{0}", "-{0}", lambda x, out=None: torch.neg(x, out=out), lambda x: -x, PRODUCT, (PRODUCT,)
@@ -248,12 +279,40 @@ def _count_ones(bits: Tensor, out: Tensor | None = None) -> Tensor:
 ONES = _call("ones", "ones", "ones", _count_ones, lambda bits: int(bits).bit_count())
 
 
-def rounded_each(expression: Expression, dtype: torch.dtype) -> Expression:
-    """Return the expression with the result of each operation on floats rounded to a dtype."""
+def renamed(expression: Expression, name: str, instead: Expression) -> Expression:
+    """Return an expression of operations with another in place of a name."""
+    if isinstance(expression, Name):
+        return instead if expression.name == name else expression
     if not isinstance(expression, Applied):
         return expression
-    operands = (rounded_each(o, dtype) for o in expression.operands)
-    return to(dtype)(expression.operation(*operands))
+    return expression.operation(*(renamed(o, name, instead) for o in expression.operands))
+
+
+def in_dtype(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, torch.dtype]) -> Expression:
+    """Return an expression that is computed in a dtype: its names are brought to it, and each result is rounded to it.
+
+    Tests are made of numbers as they are.
+
+    Args:
+        dtypes: of the names; one without, such as a constant, is left as it is.
+    """
+    if isinstance(expression, Name):
+        return expression if dtypes.get(expression.name, dtype) == dtype else to(dtype)(expression)
+    if isinstance(expression, Applied):
+        found = expression.operation(*(in_dtype(o, dtype, dtypes) for o in expression.operands))
+        return found if dtype in (torch.float32, torch.float64) else to(dtype)(found)
+    if isinstance(expression, Where):
+        then, otherwise = (in_dtype(e, dtype, dtypes) for e in (expression.then, expression.otherwise))
+        return Where(expression.test, expression.value, then, otherwise, expression.note)
+    if isinstance(expression, Let):
+        return _let_in_dtype(expression, dtype, tuple(sorted(dtypes.items(), key=str)))
+    return expression
+
+
+@lru_cache(maxsize=256)
+def _let_in_dtype(let: Let, dtype: torch.dtype, dtypes: tuple[tuple[str, torch.dtype], ...]) -> Let:
+    # one for all its places, so that it is computed once
+    return Let(let.name, in_dtype(let.of, dtype, dict(dtypes)), let.note, let.after)
 
 
 def without(expression: Expression, *absent: str) -> Expression:

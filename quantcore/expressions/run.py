@@ -1,6 +1,6 @@
 """Expressions on tensors: parameters in block form first, then the elements, into memory that is given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.expressions.nodes import MULTIPLY, Applied, Expression, Let, Name, Number, Where
+from quantcore.expressions.nodes import MULTIPLY, Applied, Expression, Let, Name, Number, Operation, Where
 from quantcore.expressions.operations import to, without
 from quantcore.numerics import like
 
 Given = Tensor | float | None
 # from the numbers, the memory for the result, and the results of `Let` so far, to the result
 _Step = Callable[[Mapping[str, Given], Tensor | None, dict[Expression, Any]], Any]
+BlockStep = Callable[[Mapping[str, Given], dict[Expression, Any]], Any]
 
 
 def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None = None) -> Any:
@@ -35,6 +36,24 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
             elements.append(name)
     found = _plan(expression, tuple(elements), tuple(absent))(numbers, out, {})
     return found if out is None or found is out else out.copy_(found)
+
+
+def step_of(expression: Expression) -> BlockStep:
+    """Return how an expression of parameters is computed: of the numbers by name, and the results of `Let` so far.
+
+    Not for numbers that may be absent, nor for elements, which `run` computes in memory that is given.
+    """
+    step = _plan(expression, (), ())
+    return lambda numbers, known: step(numbers, None, known)
+
+
+def bind(steps: Iterable[tuple[str, BlockStep, tuple[str, ...]]], numbers: dict[str, Any]) -> None:
+    """Add the results of steps to the numbers: a name, how its number is computed, and the names not needed after."""
+    known: dict[Expression, Any] = {}
+    for name, step, last in steps:
+        numbers[name] = step(numbers, known)
+        for other in last:  # memory that is given back is used again, which is faster than new memory
+            del numbers[other]
 
 
 @lru_cache(maxsize=1024)
@@ -92,9 +111,15 @@ def _once(part: Let, step: _Step) -> _Step:
 
 
 def _where(value: float, test: _Step, then: _Step, otherwise: _Step) -> _Step:
-    def where(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Tensor:
-        tested, a, b = (step(numbers, None, known) for step in (test, then, otherwise))
-        return torch.where(torch.as_tensor(tested) == value, a, b)
+    def where(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
+        tested = test(numbers, None, known)
+        if isinstance(tested, Tensor) and tested.dtype == torch.bool:
+            tested = tested if value else ~tested
+            if not bool(tested.any()):  # as usual: what is not taken is not computed
+                return otherwise(numbers, None, known)
+        else:
+            tested = torch.as_tensor(tested) == value
+        return torch.where(tested, then(numbers, None, known), otherwise(numbers, None, known))
 
     return where
 
@@ -102,21 +127,53 @@ def _where(value: float, test: _Step, then: _Step, otherwise: _Step) -> _Step:
 def _applied(part: Applied, steps: list[tuple[_Step, bool]], inside: bool, place: str) -> _Step:
     """Return a step of an operation; ``steps``: of the operands, and whether each is computed in memory."""
     operation = part.operation
+    if not inside:
+        return _of_parameters(operation, [step for step, _ in steps])
 
     def applied(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
-        values = [step(numbers, out if own else None, known) for step, own in steps]
-        if inside:  # torch computes with two dtypes more slowly than it converts
-            values = [_floats(value) for value in values]
+        # torch computes with two dtypes more slowly than it converts
+        values = [_floats(step(numbers, out if own else None, known)) for step, own in steps]
+        if out is None or not any(isinstance(value, Tensor) for value in values):
+            return _result(operation, values)
         if not isinstance(values[0], Tensor):
-            tensor = next((value for value in values if isinstance(value, Tensor)), None)
-            if tensor is None:
-                return operation.on_numbers(*values)
-            values[0] = torch.as_tensor(values[0], dtype=tensor.dtype)
-        if not inside or out is None:
-            return operation.on_tensors(*values)
+            values[0] = _like_first_tensor(values)
         return operation.on_tensors(*values, out=like(out, place) if place else out)
 
     return applied
+
+
+def _of_parameters(operation: Operation, steps: list[_Step]) -> _Step:
+    """Return a step of an operation in block form; those of one and two operands are the most, so written out."""
+    tensors, first = operation.on_tensors, steps[0]
+    if len(steps) == 1:
+
+        def one(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
+            value = first(numbers, None, known)
+            return tensors(value) if isinstance(value, Tensor) else operation.on_numbers(value)
+
+        return one
+    if len(steps) == 2:
+        second = steps[1]
+
+        def two(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
+            a, b = first(numbers, None, known), second(numbers, None, known)
+            return tensors(a, b) if isinstance(a, Tensor) else _result(operation, [a, b])
+
+        return two
+    return lambda numbers, out, known: _result(operation, [step(numbers, None, known) for step in steps])
+
+
+def _result(operation: Operation, values: list[Any]) -> Any:
+    if not any(isinstance(value, Tensor) for value in values):
+        return operation.on_numbers(*values)
+    if not isinstance(values[0], Tensor):
+        values[0] = _like_first_tensor(values)
+    return operation.on_tensors(*values)
+
+
+def _like_first_tensor(values: list[Any]) -> Tensor:
+    tensor = next(value for value in values if isinstance(value, Tensor))
+    return torch.as_tensor(values[0], dtype=tensor.dtype)
 
 
 def _floats(value: Any) -> Any:

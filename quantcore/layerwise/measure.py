@@ -27,7 +27,7 @@ from quantcore.layerwise.roles import kind_of
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
 from quantcore.qparams import QParams, parameters, ranges
-from quantcore.range_setting import Given, MinMax
+from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, storage
 from quantcore.wording import count, short
 
@@ -228,7 +228,7 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
         width = math.prod(shape[1:])
         together = math.lcm(blocks.block[0] * inner, width) // width
     else:
-        together = inner if isinstance(setting, Given) else blocks.block[0] * inner
+        together = inner if setting.gives_parameters else blocks.block[0] * inner
     return together if together < shape[0] else 0
 
 
@@ -236,7 +236,7 @@ def by_range(scheme: Scheme, shape: Shape) -> bool:
     """Return whether ranges of boxes of rows give those of blocks that extend over all rows."""
     blocks = Blocks.of(scheme.granularity, shape)
     over_all = not isinstance(scheme.granularity, PerFlatGroup) and blocks.block[0] == shape[0]
-    simple = scheme.scales is None and isinstance(scheme.range_setting, MinMax) and scheme.rules.scale.center != "mean"
+    simple = scheme.scales is None and scheme.range_setting.ends_are_elements and scheme.rules.scale.center != "mean"
     return over_all and simple and scheme.rules.scale.symmetric_scale != "signed_amax"
 
 

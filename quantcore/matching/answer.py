@@ -6,7 +6,6 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
-from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
 from quantcore.wording import along, sentence
 
@@ -37,7 +36,7 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
 
 def rules(scheme: Scheme, rank: int) -> str:
     """Return format, symmetry and granularity in words: ``int8 symmetric, one scale``."""
-    known = ", with fixed scales" if isinstance(scheme.range_setting, Given) else ""
+    known = ", with fixed scales" if scheme.range_setting.gives_parameters else ""
     symmetry = "symmetric" if scheme.symmetric else "asymmetric"
     kind = f"{scheme.format} {symmetry}" if isinstance(scheme.format, IntFormat) else str(scheme.format)
     return f"{kind}, {_scales(scheme.granularity, rank)}{known}"

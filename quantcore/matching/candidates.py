@@ -22,7 +22,6 @@ from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply_quietly
-from quantcore.range_setting import MinMax, Search
 from quantcore.scheme import Scheme
 
 NEAREST = 8  # candidates shown if nothing fits
@@ -138,7 +137,7 @@ class Evaluator:
     def _compared(self, scheme: Scheme, corruption: Corruption, params: QParams) -> tuple[int, bytes]:
         """Return how many codes differ, and a hash of the codes; equal arithmetic is run once."""
         c, fmt = scheme.rules, scheme.format
-        finite = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
+        finite = scheme.range_setting.ends_are_elements and bool(params.scale.isfinite().all())
         arithmetic = (
             block_shape(scheme.granularity, tuple(self.x.shape)),
             *numbers_of(params),
@@ -171,7 +170,7 @@ class Evaluator:
                 v.doubt,
                 _steps(v.corruption),
                 len(v.notes),
-                not isinstance(scheme.range_setting, MinMax),
+                not scheme.range_setting.ends_are_elements,
                 mistakes,
                 fmt.bits,
             ),
@@ -187,7 +186,7 @@ class Evaluator:
             return found
         if found.differing:
             return explain_candidate(self.x, self.given, found)
-        if isinstance(first.scheme.range_setting, Search) or not isinstance(first.scheme.format, IntFormat):
+        if first.scheme.range_setting.searches_codes or not isinstance(first.scheme.format, IntFormat):
             return found  # nothing was corrupted: see `evaluate_preset`
         codes = first.corruption.undo(self.given)
         explanations = explain_corruption(

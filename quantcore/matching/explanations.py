@@ -23,7 +23,7 @@ from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
 from quantcore.numerics import apart
 from quantcore.qparams import QParams, choose_qparams, wrap
-from quantcore.range_setting import Given, MinMax, Percentile
+from quantcore.range_setting import Given, Percentile
 from quantcore.scheme import Scheme
 from quantcore.wording import count
 
@@ -89,7 +89,7 @@ def explain_corruption(
 def _asymmetric(t: _Explained) -> str:
     """Return the formula of the scale, if it is (high - low) / steps."""
     low, high, scale = t.params.low, t.params.high, t.params.scale
-    if low is None or high is None or not isinstance(t.scheme.range_setting, MinMax):
+    if low is None or high is None or not t.scheme.range_setting.ends_are_elements:
         return ""
     steps = t.format.qmax - t.format.qmin
     if not torch.allclose((high - low) / steps, scale, rtol=1e-5, atol=0):

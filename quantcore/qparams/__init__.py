@@ -2,6 +2,6 @@
 
 from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams, ranges
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
-from quantcore.qparams.scale import QParams, inverse_range, parameters
+from quantcore.qparams.scale import QParams, parameters
 from quantcore.qparams.searched import Groups, GroupSearch, search_of
 from quantcore.qparams.squared_error import BlockErrors

@@ -11,10 +11,11 @@ from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
+from quantcore.programs import program
 from quantcore.qparams.scale import QParams, is_bad, parameters
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
-from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Search, Task
+from quantcore.range_setting import Given, HalfQuadratic, MinMse, Task
 from quantcore.scheme import Scheme, check_supported, full_name
 
 _LARGE = 256  # elements of a block, from which it is cut
@@ -47,7 +48,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
         if refuses:
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(blocks.grid, x.device), center=center)
-    if isinstance(setting, Search):
+    if setting.searches_codes:
         return search_qparams(x, scheme, blocks, importance)
     low, high = _range(x, scheme, blocks, who)
     if refuses:  # NaN and infinity show in the extremes of MinMax: no extra pass over x
@@ -66,7 +67,7 @@ def check_stored(params: QParams, scheme: Scheme) -> None:
     Raises:
         QuantError: one is not finite, and the convention refuses it.
     """
-    if isinstance(scheme.range_setting, Search):
+    if scheme.range_setting.searches_codes:
         for stored in (params.scale, params.zero_point):
             _check_scale(stored, scheme.rules)
 
@@ -113,20 +114,19 @@ def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
     blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
-    assert not isinstance(setting, Given)  # `Given` has no range
     low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
-    of_magnitude = of_scale.rule(scheme.format).scale.names == {"max|x|"}  # alone
-    either = scheme.symmetric and isinstance(setting, MinMax) and of_magnitude
+    of_magnitude = scheme.symmetric and program(scheme).line("raw").of.names == {"max|x|"}  # alone
+    either = of_magnitude and setting.ends_are_elements
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     # the ends of a large block are those of its parts, which fit the cache
-    in_parts = isinstance(setting, MinMax) and of_scale.symmetric_scale != "signed_amax" and blocks.count * _LARGE <= x.numel()
+    in_parts = setting.ends_are_elements and of_scale.symmetric_scale != "signed_amax" and blocks.count * _LARGE <= x.numel()
     if in_parts:
         low, high = low.fill_(math.inf), high.fill_(-math.inf)
     for region in blocks.regions(room, whole_blocks=not in_parts):
         values = blocked[region.elements]
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
-        if not isinstance(setting, MinMax):
+        if not setting.ends_are_elements:
             _check_finite(x, *found, who)
             rows = to_blocks(values, region.block)
             task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)

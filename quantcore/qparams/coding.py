@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import DECODINGS, KERNELS, Convention
-from quantcore.expressions import Expression, rounded_each, run, without
+from quantcore.expressions import Expression, in_dtype, run, without
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import like
@@ -105,8 +105,7 @@ def unscale(
 
 @cache
 def _decoding(how: str, dtype: torch.dtype, absent: tuple[str, ...]) -> Expression:
-    found = without(DECODINGS[how], *absent)
-    return found if dtype == torch.float32 else rounded_each(found, dtype)
+    return in_dtype(without(DECODINGS[how], *absent), dtype, {})
 
 
 def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:

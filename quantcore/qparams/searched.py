@@ -12,7 +12,8 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Shape
 from quantcore.notation import write_call
 from quantcore.numerics import as_float32, refuse_nonfinite
-from quantcore.qparams.scale import QParams, replaced_scale
+from quantcore.programs import parameters_program
+from quantcore.qparams.scale import QParams
 from quantcore.range_setting import GroupScales, Search, Trial, span, total
 from quantcore.scheme import Scheme
 from quantcore.wording import count
@@ -50,7 +51,8 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
     sums = [scale, weights, *([minimum] if scheme.rules.zero_point.is_min else [])]
     _check_overflow(x, np.logical_and.reduce([np.isfinite(found) for found in sums]))
     form = [torch.from_numpy(t).view(blocks.grid).to(x.device) for t in (scale, low, high, minimum, weights)]
-    form[0], replaced = replaced_scale(form[0], scheme.rules)
+    lines = parameters_program(scheme.symmetric, scheme.format, scheme.rules)
+    form[0], replaced = lines.run(("s", "replaced"), {"raw": form[0]})
     zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
     if not scheme.symmetric:
         zero_point = -form[3]

@@ -16,8 +16,8 @@ from torch import Tensor
 from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK, NEAREST, like, rounding
+from quantcore.programs import program
 from quantcore.qparams.coding import SCALED, Dequantizer, decode, factor, fit
-from quantcore.qparams.scale import parameters
 from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme
 
@@ -329,9 +329,13 @@ class BlockErrors:
 
     def coding(self, low: Tensor, high: Tensor) -> Coding:
         """Return the parameters that code the blocks under these ranges, of any shape."""
-        p = parameters(low, high, self.scheme.symmetric, self.scheme.format, self.convention)
-        shift = p.zero_point.to(torch.float32) if bool(p.zero_point.any()) else None
-        return Coding(factor(p.scale, p.inverse, self.convention), p.scale, shift)
+        scale, z, inverse = program(self.scheme).run(("s", "z", "1/s"), {"low": low, "high": high})
+        shift = None
+        if isinstance(z, Tensor):
+            shift = z.to(torch.float32) if bool(z.any()) else None
+        elif z:
+            shift = torch.full_like(scale, z)
+        return Coding(factor(scale, inverse, self.convention), scale, shift)
 
     def _unclamped(self, part: Tensor, coding: Coding) -> Tensor:
         """Return the kernel's unclamped values, valid until the next call."""

@@ -22,7 +22,7 @@ from quantcore.granularity import Blocks, Region, cells_of, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite, rounding
 from quantcore.qparams import QParams, decode, dequantizer_of, fit, store, unscale
 from quantcore.quantization.walk import boxes, prepare
-from quantcore.range_setting import Given, MinMax
+from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, check_supported, full_name
 
 # Limits of the integer types that the rounded value is cast to
@@ -165,7 +165,7 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     """Return whether some unclamped value may be NaN or too large for the convention's cast."""
     low, high = params.low, params.high
     # with a finite range, its ends do not show an infinity in x
-    whole = isinstance(scheme.range_setting, MinMax) and not convention.range.finite_range
+    whole = scheme.range_setting.ends_are_elements and not convention.range.finite_range
     if low is None or high is None or not whole:
         low, high = x.amin(), x.amax()
     raw = convention.storage.quantize_with == "raw" and params.raw is not None

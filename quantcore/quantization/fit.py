@@ -9,7 +9,6 @@ from quantcore.formats import CodebookFormat, fit_codebook
 from quantcore.numerics import as_float32, refuse_nonfinite
 from quantcore.qparams import choose_qparams
 from quantcore.quantization.walk import unclamped
-from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
 
 NAME = "fitted"
@@ -36,6 +35,6 @@ def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Sch
     trial = replace(scheme, format=evenly, symmetric=True, scales=None)
     params = choose_qparams(x, trial)
     scaled = torch.cat([values.reshape(-1).clone() for _, values in unclamped(x, params, trial)])
-    given = isinstance(scheme.range_setting, Given)
+    given = scheme.range_setting.gives_parameters
     book = fit_codebook(scaled, size, method, None if given else 1.0)
     return replace(scheme, format=replace(book, name=NAME), symmetric=True)

@@ -15,7 +15,7 @@ from quantcore.numerics import as_float32
 from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of, find_qparams
 from quantcore.quantization.codes import codes_with, dequantize, dequantize_with, lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
-from quantcore.range_setting import MaxScale, Search
+from quantcore.range_setting import MaxScale
 from quantcore.scheme import Scheme, check_supported, with_importance
 
 
@@ -155,7 +155,7 @@ def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quanti
             f"A block's scale or minimum is NaN or infinite, which the {record.name} convention refuses to store; replace NaN "
             "and infinity in x, or scale x down."
         )
-    searched = isinstance(scheme.scales.range_setting, Search)
+    searched = scheme.scales.range_setting.searches_codes
     return apply_quietly(parameters, scheme.scales, importance=weights if searched else None)
 
 

@@ -25,6 +25,7 @@ class MinMax(RangeSetting):
     """The lowest and the highest element: nothing is clipped."""
 
     option = "min-max"
+    ends_are_elements = True
     about = "from the lowest to the highest element"
     usual = ((),)
 
@@ -85,6 +86,7 @@ class Fixed(RangeSetting):
     """
 
     option = "fixed"
+    ends_are_given = True
     about = "two fixed numbers"
     controls = (Control("low", "low", "Low", -1.0, format="%g"), Control("high", "high", "High", 1.0, format="%g"))
 
@@ -143,6 +145,7 @@ class Given(RangeSetting):
     """
 
     option = "by hand"
+    gives_parameters = True
     label = "manual"
     about = "a manual scale and zero point"
     controls = (

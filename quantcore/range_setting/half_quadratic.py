@@ -31,6 +31,7 @@ class HalfQuadratic(RangeSetting):
     """
 
     option = "half-quadratic"
+    moves_zero_point = True
     about = "HQQ's optimizer"
     usual = ((),)
 

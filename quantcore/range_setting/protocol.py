@@ -55,6 +55,10 @@ class RangeSetting:
     ``option``: what links call it; ``label``: what pages call it, if not the same; ``about``: what it finds the range
     by, for a list of all; ``controls``: for its arguments; ``usual``: the arguments with which it is listed, empty if
     it can't be used without further input.
+
+    What it does: ``ends_are_elements``: from a block's lowest to its highest element; ``ends_are_given``: the same range
+    for any elements; ``gives_parameters``: scale and zero_point themselves, and no range; ``searches_codes``: the
+    codes together with the scale, and no range; ``moves_zero_point``: after the convention computed it from the range.
     """
 
     option: ClassVar[str]
@@ -62,6 +66,11 @@ class RangeSetting:
     about: ClassVar[str]
     controls: ClassVar[tuple[Control, ...]] = ()
     usual: ClassVar[tuple[tuple[Any, ...], ...]] = ()
+    ends_are_elements: ClassVar[bool] = False
+    ends_are_given: ClassVar[bool] = False
+    gives_parameters: ClassVar[bool] = False
+    searches_codes: ClassVar[bool] = False
+    moves_zero_point: ClassVar[bool] = False
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block.

@@ -7,7 +7,7 @@ from typing import Any
 from quantcore.conventions import SchemeFacts
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, block_shape, blocked_shape
 from quantcore.notation import snake_case, write_call
-from quantcore.range_setting import Given, HalfQuadratic, MinMax, Search, Stored
+from quantcore.range_setting import Given, Stored
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]
@@ -52,7 +52,7 @@ def _divides_or_whole(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], st
 
 
 def _search(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    if not isinstance(scheme.range_setting, Search):
+    if not scheme.range_setting.searches_codes:
         return (False,), f"the range setting is {write_call(scheme.range_setting)}"
     return (scheme.scales is not None,), "the scales are float32"
 
@@ -84,7 +84,7 @@ def _sub_byte_range(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]
     if scheme.format.bits >= 8:
         return None
     return (
-        isinstance(scheme.range_setting, MinMax),
+        scheme.range_setting.ends_are_elements,
     ), f"the range setting is {write_call(scheme.range_setting)}"
 
 
@@ -142,10 +142,10 @@ def facts_of(scheme: Scheme) -> SchemeFacts:
         fmt=scheme.format,
         symmetric=scheme.symmetric,
         flat=isinstance(scheme.granularity, PerFlatGroup),
-        ranged=not isinstance(setting, Given),
-        min_max=isinstance(setting, MinMax),
-        half_quadratic=isinstance(setting, HalfQuadratic),
-        searched=isinstance(setting, Search),
+        ranged=not setting.gives_parameters,
+        min_max=setting.ends_are_elements,
+        half_quadratic=setting.moves_zero_point,
+        searched=setting.searches_codes,
         scales=() if written is None else tuple(numbers_in(written.scale)),
         zero_points=() if written is None else tuple(numbers_in(written.zero_point)),
         stored=None if stored is None else stored.format,

@@ -61,7 +61,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
         # a given scale of the scales is part of the scheme and not stored: MX blocks have none
-        given = isinstance(scheme.scales.range_setting, Given)
+        given = scheme.scales.range_setting.gives_parameters
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
         if scheme.scales.convention.scale.center == "mean":
             scale_bits += FLOAT_BITS

@@ -15,7 +15,7 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
-from quantcore.range_setting import Given, HalfQuadratic, Search, Stored
+from quantcore.range_setting import Given, Search, Stored
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
 
@@ -37,7 +37,7 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     reason = _zero_point_reason(scheme)
     if reason:
         return reason
-    if isinstance(scheme.range_setting, HalfQuadratic):
+    if scheme.range_setting.moves_zero_point:
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
             return (
                 "half_quadratic adjusts a float zero_point, which only asymmetric schemes of hqq have; "

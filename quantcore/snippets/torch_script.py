@@ -13,7 +13,7 @@ from quantcore.formats import Format, IntFormat
 from quantcore.notation import write_call
 from quantcore.numerics import Stochastic, rounding
 from quantcore.quantization import Quantized, may_leave_integers
-from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
+from quantcore.range_setting import MIN_MAX, Fixed, MinMax, Percentile
 from quantcore.scheme import Scheme
 from quantcore.snippets.blocks import low_high, spread_source
 from quantcore.snippets.script import render
@@ -252,7 +252,7 @@ def _given(result: Quantized) -> str:
 
 def _source(scheme: Scheme) -> str:
     """Say where parameters that are written as numbers come from."""
-    if isinstance(scheme.range_setting, Given):
+    if scheme.range_setting.gives_parameters:
         return "set manually"
     name, setting = scheme.convention.name, scheme.range_setting
     return f"as {name} computes them" + f" from the range {write_call(setting)}" * (setting != MIN_MAX)
@@ -295,7 +295,7 @@ def _names(result: Quantized) -> tuple[str, str]:
         one_scale, one_zero_point = (not _short(p).ndim for p in (result.scale, result.params.zero_point))
     else:
         zero = symmetric and not result.scheme.format.middle
-        one_scale = isinstance(setting, Fixed)
+        one_scale = setting.ends_are_given
         one_zero_point = one_scale or symmetric
     blocks = bool(spread_source(result))
     scale = "s" if blocks and not one_scale else "scale"

@@ -5,26 +5,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import torch
 
-from quantcore.conventions import (
-    INVERSE_OF_RANGE,
-    LARGEST_INVERSE,
-    NARROW,
-    OF_RANGE,
-    SPLIT,
-    ZERO_POINTS,
-    Convention,
-    SchemeFacts,
-)
-from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Number, Term, Text, written
+from quantcore.conventions import ZERO_POINTS, SchemeFacts
+from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
 from quantcore.numerics import WORDS, decimal
-from quantcore.qparams import inverse_range
-from quantcore.range_setting import Given, HalfQuadratic, Stored
+from quantcore.programs import Program, parameters_program
+from quantcore.range_setting import Stored
 from quantcore.scheme import facts_of
 from quantcore.tracing.record import ElementNumbers
 
 number = decimal  # how a trace writes a number
+_NONE = Text("")
 _FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
 
 
@@ -66,10 +57,8 @@ def factor_formula(t: ElementNumbers) -> str:
     """Say how the factor that x is multiplied by was computed."""
     c = t.convention
     of_range = t.high is not None and t.raw_scale is None  # of a stored scale, 1/s is computed
-    if c.scale.asymmetric_scale == "inverse_range" and of_range and not t.scheme.symmetric:
-        return ends_of_inverse(t) or with_numbers(INVERSE_OF_RANGE, range_of(t))
-    if c.scale.inverse == "of_range" and of_range and t.scheme.symmetric:
-        return _inverse_of_largest(t)
+    if of_range and program_of(t).binds("1/s"):
+        return said(line(t, "1/s"))
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
     if t.factor == 0 and t.coded_scale == 0:
@@ -99,39 +88,40 @@ def formula(
 
 def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
     """Return a formula in symbols, then with numbers."""
-    found = formula(expression, numbers, names)
-    return f"{found.names.text} = {found.numbers.text}"
+    return said(formula(expression, numbers, names))
 
 
-def range_of(t: ElementNumbers) -> dict[str, float]:
-    """Return the block's range, and its number of steps."""
+def said(found: Term) -> str:
+    """Return a formula in symbols, then with numbers, and its note."""
+    texts = dict.fromkeys((found.names.text, found.numbers.text))
+    return ", ".join(filter(None, (" = ".join(texts), found.note)))
+
+
+def program_of(t: ElementNumbers) -> Program:
+    """Return what the library computes from the range."""
+    return parameters_program(t.scheme.symmetric, t.scheme.format, t.convention)
+
+
+def line(t: ElementNumbers, name: str, **more: Term) -> Term:
+    """Return a line of the program for the element's block, from the ends of the range as they are at its end.
+
+    ``more``: other numbers that are known.
+    """
     assert t.low is not None
     assert t.high is not None
-    return {"low": t.low, "high": t.high, "N": t.scheme.format.qmax - t.scheme.format.qmin}
+    program = program_of(t)
+    names = {"N": str(t.scheme.format.qmax - t.scheme.format.qmin)}
+    numbers: dict[str, float] = {"low": t.low, "high": t.high, "-low": -t.low, **program.constants}
+    if t.scheme.symmetric:
+        numbers |= {"max|x|": t.high, "extreme": math.copysign(t.high, -_raw(t))}
+        names |= facts_of(t.scheme).names
 
+    def known(name: str) -> Term | None:
+        if name in more or name not in numbers:
+            return more.get(name)
+        return term(names.get(name, name), numbers[name], first=name in _FIRST)
 
-def _range_inverse(t: ElementNumbers) -> float:
-    """Return 1/s as hqq computes it from the range, before s."""
-    dtype = getattr(torch, t.convention.scale.scale_precision)
-    low, high = (torch.tensor(end, dtype=dtype) for end in (t.low, t.high))
-    return float(inverse_range(low, high, t.scheme.format.qmax - t.scheme.format.qmin))
-
-
-def ends_of_inverse(t: ElementNumbers, over: str = "") -> str:
-    """Write 1/s as hqq bounds it, after ``over``; empty elsewhere."""
-    assert t.low is not None
-    assert t.high is not None
-    inverse = _range_inverse(t)
-    if inverse == 1 and t.high - t.low < 0.5:
-        return f"{over}1, since high - low is at most {NARROW:g}"
-    return f"{over}{LARGEST_INVERSE:g}, the maximum of 1/s" if inverse == LARGEST_INVERSE else ""
-
-
-def _inverse_of_largest(t: ElementNumbers) -> str:
-    c, facts = t.convention, facts_of(t.scheme)
-    if c.scale.bad_inverse == "one" and t.factor == 1:
-        return f"1, since 1 / {facts.amax} is not finite"
-    return with_numbers(c.scale.inverse_of_range(t.scheme.format), {"max|x|": t.high or 0.0}, facts.names)
+    return program.read(name, known)
 
 
 def given_by(t: ElementNumbers) -> str:
@@ -143,7 +133,7 @@ def given_by(t: ElementNumbers) -> str:
 def zero_point_formula(t: ElementNumbers) -> str:
     """Say how the zero_point was computed from the range and the scale."""
     fmt, c = t.scheme.format, t.convention
-    if isinstance(t.scheme.range_setting, Given) or t.low is None:
+    if t.scheme.range_setting.gives_parameters or t.low is None:
         return given_by(t)
     if t.search is not None and t.search.of_min is not None:
         return f"-min = -({t.search.of_min.code} · {signed(t.search.of_min.stored)})"
@@ -158,23 +148,18 @@ def zero_point_formula(t: ElementNumbers) -> str:
         return f"low = {number(t.low)}{stored}"
     if c.scale.asymmetric_scale == "inverse_range":
         return _float_zero_point(t, t.low)
-    found = t.scale if t.raw_scale is None else t.raw_scale  # the zero point is computed before s is stored
-    divisor = term("s", found)
-    if (
-        c.zero_point.zero_point_scale == "raw" and c.scale.scale_precision == "float64"
-    ):  # before s was rounded to float32
-        divisor = replace(divisor, numbers=formula(OF_RANGE, range_of(t)).numbers)
-    elif c.zero_point.zero_point_scale == "raw" and t.replaced and t.high is not None:
-        raw = float(formula(OF_RANGE, range_of(t)).value)
-        if t.low == raw == 0:
-            return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
-        divisor = term("s", raw, first=True)
-    if math.isnan(t.low) or (t.low == 0 and found == 0) or (math.isinf(t.low) and math.isinf(found)):
-        return f"{number(t.zero_point)}, since low / s is NaN"
     end = ", in float64" if c.zero_point.zero_point_precision == "float64" else ""
     end += "" if t.raw_scale is None else ", with s before it is stored"
-    order = formula(ZERO_POINTS[c.zero_point.zero_point_order], {"low": t.low, "qmin": fmt.qmin, "s": divisor})
-    return f"clamp({order.names.text}) = clamp({order.numbers.text}, {fmt.qmin}, {fmt.qmax}){end}"
+    divisor = before = term("s", _raw(t))  # the zero point is computed before s is stored
+    if c.zero_point.zero_point_scale == "raw":
+        raw = line(t, "raw")
+        before = replace(raw, names=divisor.names)
+        if c.scale.scale_precision == "float32":  # else its number is not one of float32
+            before = term("s", float(raw.value), first=True)
+    found = line(t, "z", s=divisor, raw=before, replaced=Term(_NONE, _NONE, _NONE, int(t.replaced)))
+    if not found.note:
+        return said(found) + end
+    return said(found) + " before s is replaced" * (t.replaced and c.zero_point.zero_point_scale == "raw")
 
 
 def _float_zero_point(t: ElementNumbers, low: float) -> str:
@@ -182,9 +167,9 @@ def _float_zero_point(t: ElementNumbers, low: float) -> str:
     stored = t.raw_scale is not None
     names = {"1/s": "r"} if stored else {}
     end = ", where 1 / r is the scale before it is stored" if stored else ""
-    adjusted = isinstance(t.scheme.range_setting, HalfQuadratic)
+    adjusted = t.scheme.range_setting.moves_zero_point
     form = "float" if adjusted else t.convention.zero_point.float_form
-    text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": _range_inverse(t)}, names)
+    text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": float(line(t, "1/s").value)}, names)
     return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}"
 
 
@@ -223,7 +208,7 @@ def _own_scale_formula(t: ElementNumbers) -> str:
     c = t.convention
     if t.low == t.high == 0 and t.replaced:
         return f"{number(c.scale.eps_replacement)}, since the range is 0"
-    formula = _symmetric(t, t.low, t.high) if t.scheme.symmetric else _asymmetric(t, c, t.low, t.high)
+    formula = _symmetric(t, t.high) if t.scheme.symmetric else said(line(t, "raw"))
     if t.center is not None and "mean" not in formula:  # low and high are bounds
         formula += ", of x - mean"
     if c.scale.scale_precision == "float64":
@@ -234,16 +219,14 @@ def _own_scale_formula(t: ElementNumbers) -> str:
     return formula
 
 
-def _symmetric(t: ElementNumbers, low: float, high: float) -> str:
+def _symmetric(t: ElementNumbers, high: float) -> str:
     """Return the rule's formula in symbols, then with the block's numbers."""
     facts = facts_of(t.scheme)
     rule = facts.symmetric_rule
-    if rule.step is not None:  # it is not stored, so the formula is that of the range on the grid
-        formula = with_numbers(OF_RANGE, range_of(t))
-        return f"{formula}, on the grid of step {written(rule.step.of)}"
+    if rule.step is not None:
+        return f"{said(line(t, 'raw'))}, on the grid of step {written(rule.step.of)}"
     limit = _end_of_powers(t, facts, high) if t.convention.scale.is_power else ""
-    extreme = math.copysign(high, -_raw(t))
-    return limit or with_numbers(rule.scale, range_of(t) | {"max|x|": high, "extreme": extreme}, facts.names)
+    return limit or said(line(t, "raw"))
 
 
 def _raw(t: ElementNumbers) -> float:
@@ -261,15 +244,3 @@ def _end_of_powers(t: ElementNumbers, facts: SchemeFacts, high: float) -> str:
     if not math.isfinite(raw) or significand != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
         return f"{number(raw)}, at the limits of the powers of two, for {facts.amax} = {number(high)}"
     return ""
-
-
-def _asymmetric(t: ElementNumbers, c: Convention, low: float, high: float) -> str:
-    steps, numbers = t.scheme.format.qmax - t.scheme.format.qmin, range_of(t)
-    if c.scale.asymmetric_scale == "inverse_range":
-        return ends_of_inverse(t, "1 / ") or with_numbers(Number(1) / INVERSE_OF_RANGE, numbers)
-    if c.range.min_range and np.float32(high) - np.float32(low) < np.float32(c.range.min_range):
-        least = number(c.range.min_range)
-        return f"{least} / {steps}, since high - low is less than {least}"
-    overflows = high - low > float(np.finfo(np.float32).max)
-    split = overflows and c.scale.range_overflow == "split" and c.scale.scale_precision == "float32"
-    return with_numbers(SPLIT if split else OF_RANGE, numbers)

@@ -9,7 +9,6 @@ from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.sidebar import unsupported
-from quantcore.range_setting import Search
 
 with page_frame(
     "Which range should the codes span?",
@@ -20,7 +19,7 @@ with page_frame(
         block, place = views.choose_block(result)
         bins = views.histogram(tensor, result, block)
         bounds = qc.range_in_use(result, block)
-        if isinstance(scheme.range_setting, Search):
+        if scheme.range_setting.searches_codes:
             views.trials(tensor, result, block, bins, bounds)
         else:
             views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)

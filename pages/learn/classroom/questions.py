@@ -137,7 +137,7 @@ def _prompt(asked: str, many: int, is_whole: bool) -> str:
 def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[str]:
     """Return what is given of a block: what the arithmetic of the number asked for begins with."""
     known = []
-    if asked != "codes" and not (is_shown and isinstance(result.scheme.range_setting, qc.MinMax)):
+    if asked != "codes" and not (is_shown and result.scheme.range_setting.ends_are_elements):
         known.append(f"range {number(t.low)} to {number(t.high)}" if t.low is not None and t.high is not None else "")
     if asked != "scale":
         known.append(f"scale {decimal(t.scale)}")

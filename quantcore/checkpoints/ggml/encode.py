@@ -11,7 +11,6 @@ from quantcore.checkpoints.ggml.block_types import BLOCK_TYPES
 from quantcore.checkpoints.ggml.levels import digits_of
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
-from quantcore.range_setting import MinMax
 from quantcore.scheme import gguf_type
 
 Numbers = npt.NDArray[Any]
@@ -41,7 +40,7 @@ def _fields(result: Quantized, block_type: BlockType) -> dict[str, Numbers]:
         found["digits"] = digits_of(codes)
     if result.mins is not None:
         found |= _of_scales(result.mins, block_type, "dmin" if result.mins.scales else "m", "min_code")
-    if isinstance(result.scheme.range_setting, MinMax):
+    if result.scheme.range_setting.ends_are_elements:
         extremes = result.scheme.convention.scale.symmetric_scale == "signed_amax"
         _sign_zeros(found, _in_blocks(result.x, block_type.sub_block), extremes)
     wanted = {field.name for field in block_type.fields}

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from quantcore.conventions.choice import SchemeFacts, Stage, choice, exactly
@@ -16,7 +15,7 @@ from quantcore.conventions.symmetric_scales import (
     symmetric_rule,
 )
 from quantcore.errors import QuantError
-from quantcore.expressions import MAXIMUM, Expression, Name, Number, written
+from quantcore.expressions import Expression, Name, Number, written
 from quantcore.formats import Format, IntFormat
 from quantcore.numerics import decimal
 
@@ -78,12 +77,6 @@ class RangeStage(Stage):
         False, "whether a narrow range is widened", _widened, lambda facts: facts.ranged
     )
     min_range: float = choice(0.0, "the smallest range", _at_least, lambda facts: facts.ranged)
-
-
-@lru_cache(maxsize=64)
-def of_range(least: float) -> Expression:
-    """Return the scale of a range that counts as at least so wide."""
-    return MAXIMUM(WIDTH, least) / N if least else OF_RANGE
 
 
 def _scale(facts: SchemeFacts) -> str:

@@ -30,6 +30,7 @@ class Search(RangeSetting):
     CODES: ClassVar[tuple[str, Callable[[Format, bool], bool]]]
     WEIGHTED: ClassVar[tuple[str, ...]] = ("one",)
     option = "ggml search"
+    searches_codes = True
     about = "the searches of ggml's K-quants"
     controls = (
         Control(

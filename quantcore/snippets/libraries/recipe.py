@@ -14,7 +14,6 @@ from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup
 from quantcore.notation import write_call
 from quantcore.quantization import Quantized
-from quantcore.range_setting import MinMax, Search
 from quantcore.scheme import PRESETS, PROPERTIES, Scheme
 from quantcore.snippets.script import TORCH, Language, render
 from quantcore.tensors import WIDTH, Array, array_source
@@ -79,10 +78,10 @@ def finds_range(result: Quantized) -> bool:
 
     Only the conventions of presets quantize scales themselves.
     """
-    if isinstance(result.scheme.range_setting, Search):
+    if result.scheme.range_setting.searches_codes:
         return result.scheme.convention.library == "ggml"
     own = result.scales is None or result.scheme.convention.name not in INTEGER_CONVENTIONS
-    return isinstance(result.scheme.range_setting, MinMax) and own
+    return result.scheme.range_setting.ends_are_elements and own
 
 
 def given_parameters(

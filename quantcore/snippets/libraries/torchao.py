@@ -7,7 +7,6 @@ from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
 from quantcore.granularity import PerFlatGroup
 from quantcore.quantization import Quantized
-from quantcore.range_setting import MinMax
 from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, given_parameters, write
 
 _AFFINE = """
@@ -127,7 +126,7 @@ def mx(result: Quantized) -> Recipe:
 def nvfp4(result: Quantized) -> Recipe:
     """Write NVFP4Tensor.to_nvfp4, with a scale for the whole tensor if the scales of blocks have a scale."""
     assert result.scales is not None
-    two_levels = isinstance(result.scales.scheme.range_setting, MinMax)
+    two_levels = result.scales.scheme.range_setting.ends_are_elements
     rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it needs two or three axes
     return Recipe(write(_NVFP4, result, two_levels=two_levels, rows=rows), ("scale",))
 

@@ -1,0 +1,11 @@
+"""What a library computes, as a program: lines from the range of a block to its scale and zero point.
+
+A line names a result, says by an expression how it is computed, in which dtype, why, and where the library does so. What
+depends on the numbers is a `Where`, of which a trace shows the branch that is taken. Everything that computes, shows or
+writes the parameters of a block reads these lines: `Program.run` for all blocks, `Program.read` for one.
+
+The lines that a single library has are in its module in `libraries`.
+"""
+
+from quantcore.programs.parameters import parameters_program, program
+from quantcore.programs.record import Program, ProgramLine

@@ -1,0 +1,159 @@
+"""A program: lines that bind names, run on tensors or read on the numbers of one block."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.expressions import (
+    BlockStep,
+    Element,
+    Expression,
+    Term,
+    Where,
+    bind,
+    in_dtype,
+    step_of,
+    written,
+)
+
+_Steps = list[tuple[str, BlockStep, tuple[str, ...]]]
+_Known = Callable[[str], Term | None]
+_ON_NUMBERS: Mapping[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramLine:
+    """A name for the result of an expression of names that are given or bound before.
+
+    ``dtype``: that its operands are brought to and each of its operations is rounded to; None for a test, of numbers as
+    they are. ``why``: why it is there; ``source``: where the library does so, empty where nobody recorded it.
+    """
+
+    name: str
+    of: Expression
+    dtype: torch.dtype | None = torch.float32
+    why: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        said = ", ".join(
+            filter(None, (self.why, "" if self.dtype in (None, torch.float32) else f"in {self.dtype}"))
+        )
+        of = written(self.of)
+        if isinstance(self.of, Where):
+            of = f"{written(self.of.then)} if {written(self.of.test)} else {of}"
+        return f"{self.name} = {of}" + (f"  # {said.replace('torch.', '')}" if said else "")
+
+
+class Program:
+    """Lines in their order; a name that is bound again has its new result from there on.
+
+    ``given``: the names of what it starts from, float32; ``constants``: numbers by name; ``integers``: the names whose
+    results at the end are integers of 32 bits.
+    """
+
+    def __init__(
+        self,
+        lines: Iterable[ProgramLine],
+        given: Collection[str],
+        constants: Mapping[str, float],
+        integers: Collection[str] = (),
+    ) -> None:
+        self.lines, self.given, self.constants = tuple(lines), tuple(given), dict(constants)
+        self.integers = frozenset(integers)
+        self._steps: dict[tuple[tuple[str, ...], tuple[str, ...]], _Steps] = {}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+    @cached_property
+    def _before(self) -> dict[ProgramLine, dict[str, ProgramLine]]:
+        """For each line, the lines that bind its names."""
+        found: dict[ProgramLine, dict[str, ProgramLine]] = {}
+        bound: dict[str, ProgramLine] = {}
+        for line in self.lines:
+            found[line] = {name: bound[name] for name in line.of.names if name in bound}
+            bound[line.name] = line
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, ProgramLine]:
+        return {line.name: line for line in self.lines}
+
+    def line(self, name: str) -> ProgramLine:
+        """Return the last line that binds a name."""
+        return self._last[name]
+
+    def binds(self, name: str) -> bool:
+        """Whether a line binds a name."""
+        return name in self._last
+
+    def changed(self, name: str, of: Expression, why: str) -> "Program":
+        """Return the program with another expression in the last line that binds a name: what if it were so."""
+        old = self.line(name)
+        lines = (replace(line, of=of, why=why, source="") if line is old else line for line in self.lines)
+        return Program(lines, self.given, self.constants, self.integers)
+
+    def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:
+        """Return the lines that names depend on; ``known``: names whose results are known, as they are at the end."""
+        names, found = set(wanted) - set(known), []
+        for line in reversed(self.lines):
+            if line.name in names:
+                names = (names - {line.name}) | (line.of.names - set(known))
+                found.append(line)
+        return found[::-1]
+
+    def run(self, wanted: tuple[str, ...], numbers: Mapping[str, Tensor]) -> list[Any]:
+        """Return the results of some names for all blocks; None for a name that no line binds.
+
+        Args:
+            numbers: what the program starts from, or also numbers of other names, float32, which are then not computed.
+        """
+        key = (wanted, tuple(numbers))
+        steps = self._steps.get(key)
+        if steps is None:
+            steps = self._steps[key] = self._compiled(*key)
+        found: dict[str, Any] = {**self.constants, **numbers}
+        bind(steps, found)
+        return [found.get(name) for name in wanted]
+
+    def _compiled(self, wanted: tuple[str, ...], numbers: tuple[str, ...]) -> _Steps:
+        dtypes, steps = dict.fromkeys(numbers, torch.float32), []
+        lines, kept = self.needed(wanted, set(numbers) - set(self.given)), set(wanted) | set(self.constants)
+        for at, line in enumerate(lines):
+            of = line.of if line.dtype is None else in_dtype(line.of, line.dtype, dtypes)
+            later = set().union(*(one.of.names for one in lines[at + 1 :]))
+            steps.append((line.name, step_of(of), tuple(line.of.names - later - kept - {line.name})))
+            if line.dtype is not None:
+                dtypes[line.name] = line.dtype
+        return steps
+
+    def read(
+        self, name: str, known: _Known, start: _Known = lambda name: None, line: ProgramLine | None = None
+    ) -> Term:
+        """Return the result of a name for one block: as it is written, and as a number.
+
+        Args:
+            known: returns a number as it is at the end, by name, or None; what is not known is written in its place.
+            start: returns what the program starts from.
+            line: the line that binds the name, if not the last one.
+        """
+        line = line or self.line(name)
+        kind = None if line.dtype is None else _ON_NUMBERS.get(line.dtype)
+
+        def term(other: str) -> Term:
+            found = None if other == name else known(other)
+            if found is None:
+                own = self._before[line].get(other)
+                found = start(other) if own is None else self.read(other, known, start, own)
+            assert found is not None, other
+            if kind is None or isinstance(found.value, kind | int):
+                return found
+            return replace(found, value=kind(found.value))
+
+        return Element(term).of(line.of)
