@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (folder / "harmless").symlink_to(release)
     (folder / "harmless.safetensors").write_bytes((release / "model.safetensors").read_bytes())
     with serve(folder, QUANTSCOPE_MODELS=str(folder), QUANTSCOPE_WARM_UP="first") as server:
-        asyncio.run(visit(server.host, "checkpoint", "ck=harmless.safetensors"))  # it imports, once
+        finish(visit(server.host, "checkpoint", "ck=harmless.safetensors"))  # it imports, once
         yield server
 
 

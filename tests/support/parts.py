@@ -16,6 +16,14 @@ def some(cases: Iterable[Any], every: int = 3) -> list[Any]:
     ]
 
 
+def some_rows(cases: Iterable[tuple[Any, ...]], every: int = 2) -> list[Any]:
+    """As `some`, for parameters of several values."""
+    return [
+        case if number % every == 0 else pytest.param(*case, marks=pytest.mark.slow)
+        for number, case in enumerate(cases)
+    ]
+
+
 def in_parts(every: int = 3) -> Any:
     """Decorate a test that loops over cases: ``part(cases)`` is every ``every``-th one, or all in the slow run."""
     some_of: Part = lambda cases: list(cases)[::every]  # noqa: E731

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from app_page import change, change_before_it_is_drawn, figures, lines, said, the_app, widget
 from grid import for_each
-from parts import some
+from parts import some, some_rows
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -134,7 +134,7 @@ SCHEME_CHANGES = [
 
 @for_each(
     ("before", "key", "value", "expected"),
-    SCHEME_CHANGES,
+    some_rows(SCHEME_CHANGES),
     ids=[f"{key}={value}" for _, key, value, _ in SCHEME_CHANGES],
 )
 def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, expected: str) -> None:
@@ -367,7 +367,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
 
 @for_each(
     ("before", "key", "value", "word"),
-    [
+    some_rows([
         ({"per": "block"}, "block", "2", "one length per axis"),
         ({"per": "block"}, "block", "2x2x2", "one length per axis"),
         ({"per": "block"}, "block", "0x2", "1 or more"),
@@ -413,7 +413,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"shape": "2x3x4"}, "at", "2", "axis 0 (0–1)"),
         ({"shape": "2x3x4"}, "at", "x", "integers"),
         ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0–1)"),
-    ],
+    ]),
     ids=lambda v: v[:24] if isinstance(v, str) else None,
 )
 def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> None:

@@ -6,7 +6,8 @@ from hostile_files import HOSTILE
 
 from quantcore.checkpoints import open_checkpoint
 
-MOST_BYTES, MOST_SECONDS = 500 * 10**6, 2.0
+# 2 s of processor time, which other work on the same cores makes up to twice as long
+MOST_BYTES, MOST_SECONDS = 500 * 10**6, 5.0
 # which take over a second to be written or read
 LONG = {
     "pt_tensors", "pt_one_storage", "pt_shared_tensor", "pt_references", "pt_members", "npz_members",

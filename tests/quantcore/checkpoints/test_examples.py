@@ -60,6 +60,7 @@ def test_nvfp4_is_what_compressed_tensors_reads(tensor):
     assert torch.equal(checkpoint.tensors[tensor].read(), theirs.float())
 
 
+@pytest.mark.slow  # it imports transformers
 def test_w4a16_is_what_compressed_tensors_reads():
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationScheme

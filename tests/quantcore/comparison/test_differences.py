@@ -572,7 +572,7 @@ PRESETS = set(qc.PRESETS) & set(ALL)
 GIVEN = qc.Given(0.3, 3)
 
 
-@for_each("name", some(CONVENTIONS, 2))
+@for_each("name", some(CONVENTIONS, 4))
 def test_what_is_said_is_what_happens(name):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
     for text, scheme in ALL.items():

@@ -248,6 +248,7 @@ def test_eight_bits_lose_nothing():
     assert abs(before - after) * 599 < 2.5
 
 
+@pytest.mark.slow
 def test_a_stopped_curve_goes_on(monkeypatch):
     short = {"training": SHORT, "tuning": training.Training(epochs=1, learning_rate=0.02)}
     whole = list(training.accuracy_curve((2, 3), (0, 1), **short))
