@@ -183,7 +183,12 @@ class _Conversation:
             raise (NotFound if not_found else QuantError)(str(sentence))
         if message.kind == "memory":
             raise self._over(f"{megabytes(self.limits.memory)} of memory")
-        raise GuestError(f"a guest failed: {message.value}")
+        from pages.serving.log import log  # not for guests, who would import streamlit
+
+        log.error("A guest failed: %s", message.value)
+        raise QuantError(
+            f"{self.subject} failed, which is a defect of this app and was logged; {self.remedy}."
+        )
 
     def _ended(self, signal_number: int) -> QuantError:
         if signal_number in _BY_TIME:
@@ -195,10 +200,6 @@ class _Conversation:
 
     def _over(self, what: str) -> QuantError:
         return QuantError(f"{self.subject} takes more than {what}, the limit on this server; {self.remedy}.")
-
-
-class GuestError(RuntimeError):
-    """A guest failed with an exception that is a defect of ours; the message says where."""
 
 
 class _Readers:
