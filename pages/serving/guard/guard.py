@@ -158,7 +158,12 @@ class _Conversation:
             if message is None:
                 raise self._ended(self.child.died_of())
             if message.kind != "call":
-                return self._answer(message)
+                try:
+                    return self._answer(message)
+                except QuantError:  # also a ValueError
+                    raise
+                except (BrokenChannelError, ValueError, TypeError):  # not what our guests send
+                    raise self._ended(0) from None
             self._serve(channel, message, readers)
             last = time.monotonic()
 
@@ -241,7 +246,7 @@ def _listen(channel: Channel, heard: "queue.SimpleQueue[Packet | None]") -> None
 
 
 def _reply(channel: Channel, handler: Callable[..., Any], arguments: list[Any], number: int) -> None:
-    """GuestAnswer a guest's call."""
+    """Answer a guest's call."""
     from quantcore.checkpoints import NotFound
 
     try:
