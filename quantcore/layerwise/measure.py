@@ -27,7 +27,6 @@ from quantcore.layerwise.roles import kind_of
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
 from quantcore.qparams import QParams, parameters, ranges
-from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, storage
 from quantcore.wording import count, short
 
@@ -220,8 +219,7 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
         QuantError: the scheme does not fit the shape.
     """
     blocks, setting, rules = Blocks.of(scheme.granularity, shape), scheme.range_setting, scheme.rules
-    has_own = isinstance(setting, Given) and tuple in (type(setting.scale), type(setting.zero_point))  # for each block
-    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic) or has_own:
+    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic) or setting.is_per_block:
         return 0
     inner = 1 if scheme.scales is None else rows_together(scheme.scales, blocks.grid)  # in blocks
     if isinstance(scheme.granularity, PerFlatGroup):

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import numpy as np
-
 from quantcore.conventions import Convention, Limit
 from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS, MIN_BITS, CodebookFormat, FloatFormat, Format, IntFormat
@@ -15,7 +13,7 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
-from quantcore.range_setting import Given, Search, Stored
+from quantcore.range_setting import Search
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
 
@@ -60,9 +58,8 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
 
 def _zero_point_reason(scheme: Scheme) -> str:
     """Why a zero point or a minimum does not suit the scheme; empty if it does."""
-    setting, convention = scheme.range_setting, scheme.convention
-    given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
-    if not scheme.format.has_zero_point and np.any(np.array(given)):
+    convention = scheme.convention
+    if not scheme.format.has_zero_point and any(scheme.range_setting.given_zero_points):
         return f"{scheme.format} has no zero_point; give only the scale."
     if scheme.symmetric and convention.zero_point.is_min and isinstance(scheme.format, IntFormat) and scheme.format.middle:
         return (
