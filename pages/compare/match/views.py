@@ -128,7 +128,7 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
 def _to_explore(scheme: qc.Scheme) -> None:
     """Open Explore with a scheme (a callback)."""
     scheme_state.change_to(scheme)
-    leaving.to("explore/quantize/page.py")
+    leaving.to("explore/explore/page.py")
 
 
 def _reasons(candidate: Candidate) -> None:

@@ -24,7 +24,7 @@ from pages.shared import lesson_plan
 from pages.shared.computing import cache
 from pages.sidebar.scheme_controls import default_group_size
 from quantcore import tensors
-from tests.pages.explore.test_quantize import assert_clean, assert_codes, opened, scheme
+from tests.pages.explore.test_explore import assert_clean, assert_codes, opened, scheme
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 LONG = "model.layers.0.self_attn.q_proj.weight_of_a_name_that_no_field_of_a_sidebar_is_wide_enough_for"
