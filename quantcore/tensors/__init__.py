@@ -2,7 +2,7 @@
 
 from quantcore.tensors.collection import uncollected
 from quantcore.tensors.content import content_hash
-from quantcore.tensors.dtypes import DTYPES, HALF, Conversion, as_numpy, in_dtype
+from quantcore.tensors.dtypes import DTYPES, HALF, Conversion, as_numpy, rounded_to
 from quantcore.tensors.examples import EXAMPLES, Example
 from quantcore.tensors.files.entries import TensorInfo, load_json
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
@@ -79,7 +79,6 @@ __all__ = [
     "first_weight",
     "fits_link",
     "generate",
-    "in_dtype",
     "is_image",
     "list_tensors",
     "literal",
@@ -91,5 +90,6 @@ __all__ = [
     "read_npy_header",
     "read_safetensors_header",
     "read_tensor",
+    "rounded_to",
     "uncollected",
 ]

@@ -36,7 +36,7 @@ class Conversion:
     def rounding(self) -> str:
         """What rounding changes; empty if nothing.
 
-        >>> in_dtype(torch.tensor([0.5, 8.31]).numpy(), "bfloat16")[1].rounding
+        >>> rounded_to(torch.tensor([0.5, 8.31]).numpy(), "bfloat16")[1].rounding
         'rounded to bfloat16: 1 of 2 values changed, by at most 0.0025'
         """
         finite = self.changed - self.beyond
@@ -51,7 +51,7 @@ class Conversion:
     def overflow(self) -> str:
         """What is beyond the dtype, and what to do; empty if nothing is.
 
-        >>> in_dtype(torch.tensor([0.5, 70000]).numpy(), "float16")[1].overflow
+        >>> rounded_to(torch.tensor([0.5, 70000]).numpy(), "float16")[1].overflow
         '1 of 2 values is beyond float16, whose largest is 65504, and became ±∞; choose bfloat16, or scale the tensor down.'
         """
         if not self.beyond:
@@ -64,19 +64,22 @@ class Conversion:
         )
 
 
-def in_dtype(x: npt.NDArray[Any], dtype: str) -> tuple[Tensor, Conversion]:
-    """Return x as a tensor of a dtype of `DTYPES`, rounded half to even, and what that changed.
+def rounded_to(x: npt.NDArray[Any], dtype: str) -> tuple[Tensor, Conversion]:
+    """Return the values of x in a dtype of `DTYPES`, rounded half to even, and what that changed.
 
-    Numbers from halfway beyond the largest of the dtype become infinite, as torch has them. Without a copy if x has it.
+    Values in half precision are float32 numbers. Numbers from halfway beyond the largest of the dtype become infinite, as in
+    torch. x is not copied if nothing is rounded.
     """
     source = torch.from_numpy(x if x.flags.writeable else x.copy())
     wanted = DTYPES[dtype]
     if wanted == source.dtype or wanted == torch.float64:
         return source.to(wanted), Conversion(dtype, x.size)
-    result, buffer = torch.empty(source.shape, dtype=wanted), torch.empty(_CHUNK, dtype=source.dtype)
+    result = torch.empty(source.shape, dtype=torch.float32)
+    narrow, buffer = torch.empty(_CHUNK, dtype=wanted), torch.empty(_CHUNK, dtype=source.dtype)
     changed, beyond, largest = 0, 0, 0.0
     for piece, out in zip(torch.split(source.reshape(-1), _CHUNK), torch.split(result.view(-1), _CHUNK), strict=True):
-        change = buffer[: len(piece)].copy_(out.copy_(piece)).sub_(piece).abs_()
+        out.copy_(narrow[: len(piece)].copy_(piece))
+        change = torch.sub(out, piece, out=buffer[: len(piece)]).abs_()
         worst = float(change.max())
         if not math.isfinite(worst):  # NaN - NaN and ∞ - ∞ are NaN, ∞ minus a number is ∞
             beyond += int((change == math.inf).sum())

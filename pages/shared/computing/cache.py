@@ -146,7 +146,7 @@ def bytes_cached() -> int:
 
 def values(tensor: PageTensor) -> Tensor:
     """Return the tensor's values in its dtype; never modify them."""
-    return _converted(tensor)[0]
+    return _converted(tensor)[0].to(tensors.DTYPES[tensor.dtype])
 
 
 def conversion(tensor: PageTensor) -> tensors.Conversion:
@@ -156,16 +156,18 @@ def conversion(tensor: PageTensor) -> tensors.Conversion:
 
 def known(tensor: PageTensor, x: np.ndarray) -> None:
     """Put into the cache the values that were read to compute the tensor's key."""
-    cached(tensor, VALUES, lambda: tensors.in_dtype(x, tensor.dtype))
+    cached(tensor, VALUES, lambda: tensors.rounded_to(x, tensor.dtype))
 
 
 def _converted(tensor: PageTensor) -> tuple[Tensor, tensors.Conversion]:
+    """Return the values as results hold them, half precision as float32, so that results need no copies of their own."""
+
     def make() -> tuple[Tensor, tensors.Conversion]:
         source = tensor.source
         # a file need not be read again for another dtype
         cache = _large if tensor.elements > LARGE else _small
         found = cache.peek(source.key, VALUES) if source else None
-        return tensors.in_dtype(found[0].numpy() if found else tensor.load(), tensor.dtype)
+        return tensors.rounded_to(found[0].numpy() if found else tensor.load(), tensor.dtype)
 
     return cached(tensor, VALUES, make)
 
@@ -183,7 +185,8 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
     """
 
     # quietly: the page shows result.warnings
-    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(values(tensor), scheme))
+    dtype = tensors.DTYPES[tensor.dtype]
+    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(_converted(tensor)[0], scheme, dtype=dtype))
 
 
 def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:

@@ -70,7 +70,7 @@ def library_script(result: Quantized) -> str:
         checks=[check_parameters(name, arrays[name], language) for name in recipe.gives],
         ending=ending(parts, f"{library} {{version('{library}')}}"),
     )
-    return assemble(literal(result.x, language.module), body, heading)
+    return assemble(literal(result.x.to(result.dtype), language.module), body, heading)
 
 
 def _check_supported(result: Quantized) -> None:
