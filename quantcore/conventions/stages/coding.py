@@ -65,6 +65,7 @@ class CodingStage(Stage):
     kernel            one of `KERNELS`; those that add ½ are for truncation (rounding="toward_zero")
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
                       seed "stochastic_7"; applies to codes: the zero_point is always rounded half to even
+    coding_dtype      "float32" · "x": each operation is rounded to the dtype of x
     short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by its scale,
                       which is raised to `StorageStage.min_divisor`
     clamp_min         for tensors of scales: the minimum of unclamped values
@@ -84,6 +85,12 @@ class CodingStage(Stage):
         KERNELS,
     )
     rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)
+    coding_dtype: Literal["float32", "x"] = choice(
+        "float32",
+        "the precision in which codes are computed",
+        {"x": "each operation is rounded to the dtype of x"},
+        lambda facts: False,  # of float32, which is what facts are about
+    )
     short_block: Literal["as_others", "divided"] = choice(
         "as_others",
         "how a shorter last block is quantized",
@@ -136,7 +143,8 @@ class DecodingStage(Stage):
     ==============  ===============================================================================================
     decoding        "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|) ·
                     float32(1 / the format's max)
-    decoding_dtype  "float32" · "float16" · "bfloat16": what each operation of dequantizing is rounded to
+    decoding_dtype  "float32" · "float16" · "bfloat16" · "x", the dtype of x: what each operation of dequantizing is rounded
+                    to · "x_at_end" float32, of which the last result is rounded to the dtype of x
     code_bits       bits per code where codes are packed into a fraction of a bit; 0: the format's width
     ==============  ===============================================================================================
     """
@@ -146,10 +154,11 @@ class DecodingStage(Stage):
     decoding: Literal["scaled", "divided", "of_largest"] = choice(
         "scaled", "how codes are dequantized", _decoding, _decoding_matters
     )
-    decoding_dtype: Literal["float32", "float16", "bfloat16"] = choice(
+    decoding_dtype: Literal["float32", "float16", "bfloat16", "x", "x_at_end"] = choice(
         "float32",
         "the precision in which codes are dequantized",
         lambda facts: f"each operation of dequantizing is rounded to {facts.rules.decoding.decoding_dtype}",
+        lambda facts: facts.rules.decoding.decoding_dtype in ("float16", "bfloat16"),  # facts are about float32
     )
     code_bits: float = choice(
         0.0,

@@ -181,7 +181,7 @@ CHANGES = {
     "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "clamp_min": [], "zero_replacement": [],
     "nan_replacement": [], "zero_scale": [], "quantize_with": [], "e8m0_min_as": [], "min_divisor": [], "short_block": [],
     "decoding": [], "code_bits": [],
-    "decoding_dtype": [],  # only checkpoints: see test_checkpoints_golden
+    "coding_dtype": [], "decoding_dtype": [],  # of tensors that are not float32: see test_elements
     "zero_point_form": [("hqq", "float_rounded")],
     "zero_point_order": [],  # differs only next to ties: see test_conventions_live
     "zero_point_precision": [("onnxruntime", "float32")],
