@@ -1,7 +1,7 @@
 """The program of an element: from x and the parameters of its block to its code q, and from q to its value x̂.
 
-u is what is rounded, v the code before it is brought into the format. Libraries that compute in the dtype of x round each
-result to it; names that are given, such as s, are taken as they are, as torch takes a scale of another dtype.
+u is what is rounded, v the code before it is brought into the format. What is given, such as s, is taken in the dtype that
+it has, as torch takes a scale of another dtype; each result is rounded to the dtype of its line.
 """
 
 import math
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import DECODINGS, KERNELS, Convention
+from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention
 from quantcore.expressions import (
     CLAMP,
     EQUAL,
@@ -31,14 +31,13 @@ from quantcore.programs.record import Program, ProgramLine
 U, V, DIVISOR = (Name(name) for name in ("u", "v", "divisor"))
 _X, _S, _Z, _MEAN = (Name(name) for name in ("x", "s", "z", "mean"))
 _LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
-_FIXED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPE = {name: getattr(torch, name) for name in DTYPES}
 
 
 @lru_cache(maxsize=1024)
 def code_program(
     fmt: Format,
     c: Convention,
-    of_x: torch.dtype = torch.float32,
     *,
     stored: bool = False,
     round_: Rounding = half_even,
@@ -47,22 +46,21 @@ def code_program(
 
     Args:
         c: the convention for its granularity and block.
-        of_x: the dtype of x.
         stored: whether s was quantized itself, so that it may be 0.
         round_: the convention's rule, or how it rounded one element.
     """
-    return Program(_code(fmt, c, of_x, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5})
+    return Program(_code(fmt, c, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5})
 
 
 @lru_cache(maxsize=1024)
-def value_program(fmt: Format, c: Convention, of_x: torch.dtype = torch.float32, decoding: str = "") -> Program:
+def value_program(fmt: Format, c: Convention, decoding: str = "") -> Program:
     """Return how the value q of a code is dequantized, from s and z, and the numbers that a decoding names.
 
     Args:
         decoding: a key of `DECODINGS`; empty for that of the convention.
     """
     constants = {"1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
-    return Program(_value(c, of_x, decoding or decoding_of(c)), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
+    return Program(_value(c, decoding or decoding_of(c)), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
 
 
 def factor_of(program: Program) -> str:
@@ -76,10 +74,8 @@ def decoding_of(c: Convention) -> str:
     return "shifted" if c.zero_point.is_min else c.decoding.decoding
 
 
-def _code(
-    fmt: Format, c: Convention, of_x: torch.dtype, stored: bool, round_: Rounding
-) -> Iterator[ProgramLine]:
-    kernel, dtype = KERNELS[c.coding.kernel], of_x if c.coding.coding_dtype == "x" else torch.float32
+def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterator[ProgramLine]:
+    kernel, dtype = KERNELS[c.coding.kernel], DTYPE[c.coding.coding_dtype]
     source = c.source("kernel")
     if c.scale.center == "mean":
         yield ProgramLine("x", _X - _MEAN, dtype, "the mean is subtracted", c.source("center"))
@@ -124,9 +120,8 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         yield ProgramLine("divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale"))
 
 
-def _value(c: Convention, of_x: torch.dtype, decoding: str) -> Iterator[ProgramLine]:
-    choice, source = c.decoding.decoding_dtype, c.source("decoding")
-    dtype = of_x if choice == "x" else _FIXED.get(choice, torch.float32)
-    yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", source)
-    if choice == "x_at_end":
-        yield ProgramLine("x̂", Name("x̂"), of_x, "the value has the dtype of x", source)
+def _value(c: Convention, decoding: str) -> Iterator[ProgramLine]:
+    dtype, last = (DTYPE[name] for name in (c.decoding.decoding_dtype, c.decoding.value_dtype))
+    yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", c.source("decoding"))
+    if last not in (dtype, torch.float32):
+        yield ProgramLine("x̂", Name("x̂"), last, "the value is cast", c.source("value_dtype"))

@@ -5,7 +5,18 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import AMAX, HIGH, INVERSE, LOW, OF_RANGE, SPLIT, WIDTH, ZERO_POINTS, Convention, N
+from quantcore.conventions import (
+    AMAX,
+    HIGH,
+    INVERSE,
+    LOW,
+    OF_RANGE,
+    SPLIT,
+    WIDTH,
+    ZERO_POINTS,
+    Convention,
+    N,
+)
 from quantcore.expressions import (
     CLAMP,
     IS_FINITE,
@@ -24,13 +35,13 @@ from quantcore.expressions import (
 )
 from quantcore.formats import Format
 from quantcore.numerics import decimal
+from quantcore.programs.elements import DTYPE
 from quantcore.programs.libraries import aimet, hqq
 from quantcore.programs.record import Program, ProgramLine
 from quantcore.scheme import Scheme
 
 # raw: the scale as the range gives it; replaced: whether it is too small
 RAW, REPLACED, Z = Name("raw"), Name("replaced"), Name("z")
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def program(scheme: Scheme) -> Program:
@@ -63,7 +74,7 @@ def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
 
 
 def _range(symmetric: bool, fmt: Format, c: Convention) -> Iterator[ProgramLine]:
-    dtype, source = _DTYPES[c.scale.scale_precision], c.source("zero_in_range")
+    dtype, source = DTYPE[c.scale.scale_precision], c.source("zero_in_range")
     low: Expression = LOW if c.range.zero_in_range == "no" else MINIMUM(LOW, 0.0)
     high: Expression = MAXIMUM(HIGH, 0.0) if c.range.zero_in_range == "both" else HIGH
     yield ProgramLine("low", low, dtype, "" if low is LOW else "the range includes 0", source)
@@ -76,7 +87,7 @@ def _range(symmetric: bool, fmt: Format, c: Convention) -> Iterator[ProgramLine]
 
 def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     """Compute the scale of the largest magnitude, and the range that it is for."""
-    dtype, rule = _DTYPES[c.scale.scale_precision], c.scale.rule(fmt, c.range.finite_range)
+    dtype, rule = DTYPE[c.scale.scale_precision], c.scale.rule(fmt, c.range.finite_range)
     yield ProgramLine("max|x|", MAXIMUM(MAGNITUDE(LOW), MAGNITUDE(HIGH)), dtype)
     if c.range.min_range and not c.scale.is_power:
         yield ProgramLine(
@@ -107,7 +118,7 @@ def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
 
 def _scale(c: Convention) -> Iterator[ProgramLine]:
     """Compute the scale of the range."""
-    dtype, least = _DTYPES[c.scale.scale_precision], c.range.min_range
+    dtype, least = DTYPE[c.scale.scale_precision], c.range.min_range
     if c.scale.asymmetric_scale == "inverse_range":
         yield from hqq.scales(dtype)
         return
@@ -121,11 +132,12 @@ def _scale(c: Convention) -> Iterator[ProgramLine]:
 
 
 def _replaced(c: Convention) -> Iterator[ProgramLine]:
-    """Replace a scale that is too small, and bring it to float32."""
+    """Replace a scale that is too small, and cast it."""
+    dtype = DTYPE[c.scale.scale_dtype]
     eps, source = c.scale.eps, c.source("eps")
     yield ProgramLine("replaced", LESS(MAGNITUDE(RAW), eps), None, "the scale is too small", source)
     instead = Number(c.scale.eps_replacement)
-    yield ProgramLine("s", Where(REPLACED, 1, instead, RAW) if eps else RAW, torch.float32, "", source)
+    yield ProgramLine("s", Where(REPLACED, 1, instead, RAW) if eps else RAW, dtype, "", source)
 
 
 def _middle(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
@@ -137,7 +149,7 @@ def _middle(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
 
 def _zero_point(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     """Compute the zero point of a range."""
-    rules, dtype = c.zero_point, _DTYPES[c.scale.scale_precision]
+    rules, dtype = c.zero_point, DTYPE[c.scale.scale_precision]
     if rules.is_min:
         yield ProgramLine(
             "z", LOW, dtype, "the block's minimum is stored instead", c.source("zero_point_form")
@@ -145,7 +157,7 @@ def _zero_point(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     elif c.scale.asymmetric_scale == "inverse_range":
         yield from hqq.zero_point(rules.float_form, dtype)
     else:
-        dtype = _DTYPES[rules.zero_point_precision]
+        dtype = DTYPE[rules.zero_point_precision]
         found, why = ZERO_POINTS[rules.zero_point_order], ""
         if rules.zero_point_scale == "raw":
             found, why = renamed(found, "s", RAW), "s before it is cast or replaced"

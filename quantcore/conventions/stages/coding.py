@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.choice import SchemeFacts, Stage, choice, exactly
+from quantcore.conventions.choice import Precision, SchemeFacts, Stage, choice, exactly
 from quantcore.conventions.kernels import INVERSE, KERNELS, S, Z
 from quantcore.expressions import GROUPED, Expression, Name, without, written
 from quantcore.formats import IntFormat
@@ -65,9 +65,9 @@ class CodingStage(Stage):
     kernel            one of `KERNELS`; those that add ½ are for truncation (rounding="toward_zero")
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
                       seed "stochastic_7"; applies to codes: the zero_point is always rounded half to even
-    coding_dtype      "float32" · "x": each operation is rounded to the dtype of x
     short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by its scale,
                       which is raised to `StorageStage.min_divisor`
+    coding_dtype      "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to
     clamp_min         for tensors of scales: the minimum of unclamped values
     overflow          "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without a clamp
     zero_replacement  for tensors of scales: replaces values that round to 0; a value of the format
@@ -85,18 +85,17 @@ class CodingStage(Stage):
         KERNELS,
     )
     rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)
-    coding_dtype: Literal["float32", "x"] = choice(
-        "float32",
-        "the precision in which codes are computed",
-        {"x": "each operation is rounded to the dtype of x"},
-        lambda facts: False,  # of float32, which is what facts are about
-    )
     short_block: Literal["as_others", "divided"] = choice(
         "as_others",
         "how a shorter last block is quantized",
         {"divided": "in a shorter last block, x is divided by s"},
         lambda facts: facts.flat,
         "short block",
+    )
+    coding_dtype: Precision = choice(
+        "float32",
+        "the precision in which codes are computed",
+        lambda facts: f"each operation of computing codes is rounded to {facts.rules.coding.coding_dtype}",
     )
     clamp_min: float = choice(
         0.0, "the smallest x / s", lambda facts: f"x / s is at least {exactly(facts.rules.coding.clamp_min)}"
@@ -143,8 +142,8 @@ class DecodingStage(Stage):
     ==============  ===============================================================================================
     decoding        "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|) ·
                     float32(1 / the format's max)
-    decoding_dtype  "float32" · "float16" · "bfloat16" · "x", the dtype of x: what each operation of dequantizing is rounded
-                    to · "x_at_end" float32, of which the last result is rounded to the dtype of x
+    decoding_dtype  "float32" · "float64" · "float16" · "bfloat16": what each operation of dequantizing is rounded to
+    value_dtype     the same: what the dequantized value is cast to
     code_bits       bits per code where codes are packed into a fraction of a bit; 0: the format's width
     ==============  ===============================================================================================
     """
@@ -154,11 +153,16 @@ class DecodingStage(Stage):
     decoding: Literal["scaled", "divided", "of_largest"] = choice(
         "scaled", "how codes are dequantized", _decoding, _decoding_matters
     )
-    decoding_dtype: Literal["float32", "float16", "bfloat16", "x", "x_at_end"] = choice(
+    decoding_dtype: Precision = choice(
         "float32",
         "the precision in which codes are dequantized",
         lambda facts: f"each operation of dequantizing is rounded to {facts.rules.decoding.decoding_dtype}",
-        lambda facts: facts.rules.decoding.decoding_dtype in ("float16", "bfloat16"),  # facts are about float32
+    )
+    value_dtype: Precision = choice(
+        "float32",
+        "the dtype of dequantized values",
+        lambda facts: f"x̂ is a {facts.rules.decoding.value_dtype} number",
+        lambda facts: facts.rules.decoding.value_dtype != facts.rules.decoding.decoding_dtype,
     )
     code_bits: float = choice(
         0.0,

@@ -181,7 +181,9 @@ CHANGES = {
     "inverse": [], "bad_inverse": [], "divisor": [], "center": [], "clamp_min": [], "zero_replacement": [],
     "nan_replacement": [], "zero_scale": [], "quantize_with": [], "e8m0_min_as": [], "min_divisor": [], "short_block": [],
     "decoding": [], "code_bits": [],
-    "coding_dtype": [], "decoding_dtype": [],  # of tensors that are not float32: see test_elements
+    "decoding_dtype": [],  # only checkpoints: see test_checkpoints_golden
+    # only of x in half precision: see test_half
+    "scale_dtype": [], "coding_dtype": [], "value_dtype": [],
     "zero_point_form": [("hqq", "float_rounded")],
     "zero_point_order": [],  # differs only next to ties: see test_conventions_live
     "zero_point_precision": [("onnxruntime", "float32")],

@@ -33,16 +33,17 @@ def numbers(dtype):
 @for_each(("kernel", "dtype"), [(kernel, dtype) for kernel in CODES for dtype in DTYPES])
 def test_codes_in_the_dtype_of_x(kernel, dtype):
     x, s, z = numbers(dtype)
+    name = str(dtype).removeprefix("torch.")
     own = torch.float64 if dtype == torch.float64 else torch.float32
     found = {}
-    for choice in ("x", "float32"):
-        program = code_program(qc.INT8, TEXTBOOK.changed(kernel=kernel, coding_dtype=choice), dtype)
+    for choice in (name, "float32"):
+        program = code_program(qc.INT8, TEXTBOOK.changed(kernel=kernel, coding_dtype=choice))
         numbers_of = {"x": x, "s": s.to(own), "z": z.to(own)}
         found[choice] = program.write("v", numbers_of, torch.empty(x.shape, dtype=own))
-    assert torch.equal(found["x"], CODES[kernel](x, s, z).to(own))
+    assert torch.equal(found[name], CODES[kernel](x, s, z).to(own))
     if dtype != torch.float64:
         assert torch.equal(found["float32"], CODES[kernel](x.float(), s.float(), z.float()))
-        assert not torch.equal(found["x"], found["float32"])  # or the tensor tells nothing
+        assert not torch.equal(found[name], found["float32"])  # or the tensor tells nothing
 
 
 @for_each(("decoding", "dtype"), [(decoding, dtype) for decoding in VALUES for dtype in DTYPES[:2]])
@@ -51,15 +52,17 @@ def test_values_in_the_dtype_of_x(decoding, dtype):
     q = torch.arange(len(s)) % 256 - 128
     given = {"q": q.to(torch.int16), "s": s.float(), "z": z.float(), "mean": None}
 
+    name = str(dtype).removeprefix("torch.")
+
     def found(choice):
-        program = value_program(qc.INT8, TEXTBOOK.changed(decoding_dtype=choice), dtype, decoding)
+        program = value_program(qc.INT8, TEXTBOOK.changed(**{choice: name}), decoding)
         return program.write("x̂", given, torch.empty(s.shape))
 
     value = VALUES[decoding]
     last = value(q.float(), s.float(), z.float()).to(dtype).float()
-    assert torch.equal(found("x"), value(q.to(dtype), s, z).float())
-    assert torch.equal(found("x_at_end"), last)
-    assert decoding == "scaled" or not torch.equal(found("x"), last)  # of integers only the product rounds
+    assert torch.equal(found("decoding_dtype"), value(q.to(dtype), s, z).float())
+    assert torch.equal(found("value_dtype"), last)
+    assert decoding == "scaled" or not torch.equal(found("decoding_dtype"), last)  # of integers only the product rounds
 
 
 def test_what_is_known_is_not_computed():
@@ -73,5 +76,5 @@ def test_what_is_known_is_not_computed():
 
 @pytest.mark.parametrize("rule", ["half_even", "floor"])
 def test_lines_are_read_as_they_run(rule):
-    text = str(code_program(qc.INT4, TEXTBOOK.changed(kernel="D", rounding=rule), torch.bfloat16))
+    text = str(code_program(qc.INT4, TEXTBOOK.changed(kernel="D", rounding=rule)))
     assert text.splitlines()[:2] == ["1/s = 1 / s", "u = x · (1/s)"]

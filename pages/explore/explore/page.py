@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.explore.quantize import findings, summary, tabs
+from pages.explore.explore import findings, summary, tabs
 from pages.maps import four_maps
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame

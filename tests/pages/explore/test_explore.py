@@ -17,7 +17,7 @@ from parts import some, some_rows
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.explore.quantize.summary import parameters as parameters_in_words
+from pages.explore.explore.summary import parameters as parameters_in_words
 from pages.shared.computing import cache
 from quantcore import tensors
 from quantcore.granularity.layout import block_name
