@@ -14,7 +14,7 @@ from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import METHODS, MinMax, RangeSetting, Task
-from quantcore.scheme import Scheme, unsupported_reason
+from quantcore.scheme import Scheme, received, unsupported_reason
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def range_marks(
     """
     if scheme.range_setting.searches_codes:
         return ()
+    x, scheme, _ = received(x, scheme)
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:

@@ -8,8 +8,8 @@ from quantcore.granularity import block_shape, blocked_shape, grid_shape
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
-SCALE_BITS = 32  # scales are stored as float32
-FLOAT_BITS = 32  # per zero_point that is not a code (hqq)
+# of a scale, and of a zero_point that is not a code (hqq)
+_BITS = {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16}
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Storage:
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
-    Codes take the format's width, or what the convention packs them into. Scales are float32, or stored by
-    ``scheme.scales``. Zero points take the format's width, or are stored like the scales if they are minima.
-    Every block has one scale, even if it equals others. The zero points of a symmetric scheme are known and
+    Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype (of
+    `Scheme.in_dtype`, the library's for x of that dtype), or are stored by ``scheme.scales``. Zero points take the
+    format's width, or are stored like the scales if they are minima. Every block has one scale, even if it equals others. The zero points of a symmetric scheme are known and
     cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor
     in a file (`Stored`), the file's own bytes are counted, with everything but codes as scales.
 
@@ -51,23 +51,24 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
         codes = min(in_files, math.ceil(elements * bits))
         return Storage(elements, codes, in_files - codes, 0)
     codes = math.ceil(elements * (scheme.convention.decoding.code_bits or bits))
-    scales = blocks * SCALE_BITS if scheme.scales is None else _stored_scales(scheme.scales, grid)
+    float_bits = _BITS[scheme.rules.scale.scale_dtype]
+    scales = blocks * float_bits if scheme.scales is None else _stored_scales(scheme.scales, grid, float_bits)
     if _knows_zero_points(scheme):
         zero_points = 0
     elif scheme.scales is not None and scheme.convention.zero_point.is_min:
         zero_points = scales
     else:
-        zero_points = blocks * (bits if scheme.convention.zero_point.is_integer else FLOAT_BITS)
+        zero_points = blocks * (bits if scheme.convention.zero_point.is_integer else float_bits)
     return Storage(elements, codes, scales, zero_points)
 
 
-def _stored_scales(scales: Scheme, grid: tuple[int, ...]) -> int:
-    """Return the bits of scales that are quantized by a scheme of their own."""
+def _stored_scales(scales: Scheme, grid: tuple[int, ...], float_bits: int) -> int:
+    """Return the bits of scales that are quantized by a scheme of their own; ``float_bits``: of their mean."""
     inner = storage(scales, grid)
     bits = inner.codes
     if not scales.range_setting.gives_parameters:  # else part of the scheme: MX blocks store no scale of their scales
         bits += inner.scales + inner.zero_points
-    return bits + FLOAT_BITS * (scales.convention.scale.center == "mean")
+    return bits + float_bits * (scales.convention.scale.center == "mean")
 
 
 def _knows_zero_points(scheme: Scheme) -> bool:
