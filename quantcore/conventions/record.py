@@ -1,4 +1,4 @@
-"""A convention: one record per stage of the arithmetic, and the library call that it describes with its limits."""
+"""A convention: one record per stage of the arithmetic, and the library call it describes, with limits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -42,8 +42,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
 class Limit:
     """A limit of a library's call.
 
-    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported values;
-    ``words``: the library's rule, as a phrase that follows its name.
+    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported
+    values; ``words``: the library's rule, as a phrase that follows its name.
     """
 
     of: str
@@ -55,11 +55,11 @@ class Limit:
 class Convention:
     """What a library does beyond format, symmetry, granularity and range setting, stage by stage.
 
-    The defaults are the textbook's. ``variants``: what differs by granularity, as (granularity, choice, value).
-    ``formats``: the kinds of format that the call supports. ``preset_only``: the call has no choice of format,
-    and only presets use it. ``reported_encodings``: what it also reports, see `quantcore.encoding`. ``library``,
-    ``version``, ``call``: what the record describes; ``sources``: (choice, where it is written or how it was
-    measured). `of`, `changed` and texts name a choice without its stage.
+    The defaults are the textbook's. ``variants``: what differs by granularity, as (granularity, choice,
+    value). ``formats``: the kinds of format that the call supports. ``preset_only``: the call has no choice
+    of format, and only presets use it. ``reported_encodings``: what it also reports, see
+    `quantcore.encoding`. ``library``, ``version``, ``call``: what the record describes; ``sources``: (choice,
+    where it is written or how it was measured). `of`, `changed` and texts name a choice without its stage.
 
     >>> Convention.of("mine", kernel="B", eps=2**-23).coding.kernel
     'B'
@@ -98,7 +98,7 @@ class Convention:
 
     @cached_property
     def _hash(self) -> int:
-        # once: programs are kept by convention, and hashing every choice takes longer than running a small one
+        # once: programs are kept by convention, and to hash every choice takes longer than to run a small one
         return hash((self.name, *self._stages.values(), self.variants))
 
     def __str__(self) -> str:

@@ -21,8 +21,8 @@ _NAMES = (*SYMMETRY, *GRANULARITIES, *RANGE_SETTINGS, *CONVENTIONS)
 class Scheme:
     """Format, symmetry, granularity, range setting and convention, and how the scales are stored.
 
-    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that tensor;
-    None keeps them as float32.
+    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that
+    tensor; None keeps them as float32.
 
     >>> str(Scheme())
     'int8 symmetric per_tensor min_max textbook'
@@ -71,7 +71,7 @@ class Scheme:
 
 
 def _read(word: str) -> tuple[str, object]:
-    """Return the field of a scheme that a word sets, and its value. Hyphens are accepted: per-channel, min-max."""
+    """Return the field of a scheme that a word sets, and its value; per-channel and min-max are words too."""
     head, bracket, rest = word.partition("(")
     written = head.replace("-", "_")
     if written in _NAMES:

@@ -64,16 +64,17 @@ def _zero_point_reason(scheme: Scheme) -> str:
     given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
     if not scheme.format.has_zero_point and np.any(np.array(given)):
         return f"{scheme.format} has no zero_point; give only the scale."
-    if scheme.symmetric and convention.zero_point.is_min and isinstance(scheme.format, IntFormat) and scheme.format.middle:
+    middle = scheme.format.middle if isinstance(scheme.format, IntFormat) else 0
+    if scheme.symmetric and convention.zero_point.is_min and middle:
         return (
-            f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} is not; choose "
-            "asymmetric, or signed codes."
+            f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} "
+            "is not; choose asymmetric, or signed codes."
         )
     return ""
 
 
 def unsupported_format(scheme: Scheme) -> bool:
-    """Return whether format and symmetry alone rule the scheme out, whatever its granularity and the shape."""
+    """Return whether format and symmetry alone rule the scheme out, whatever granularity and shape are."""
     convention, fmt = scheme.convention, scheme.format
     if KINDS[type(fmt)] not in convention.formats or not (fmt.has_zero_point or scheme.symmetric):
         return True
@@ -150,8 +151,13 @@ def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
 
     def changes(candidate: Scheme) -> tuple[int, int]:
         other = candidate.format
-        pairs = ((other.signed, fmt.signed), (other.narrow, fmt.narrow), (candidate.symmetric, scheme.symmetric),
-                 (candidate.granularity, scheme.granularity), (other.bits, fmt.bits))  # fmt: skip
+        pairs = (
+            (other.signed, fmt.signed),
+            (other.narrow, fmt.narrow),
+            (candidate.symmetric, scheme.symmetric),
+            (candidate.granularity, scheme.granularity),
+            (other.bits, fmt.bits),
+        )
         return sum(a != b for a, b in pairs), abs(other.bits - fmt.bits)
 
     # sorted is stable: the nearest granularity first

@@ -27,8 +27,8 @@ WIDTH = 100
 def literal(x: Array, module: str = "torch") -> str:
     """Return source that binds ``x`` to a float32 tensor of x's shape, bit for bit.
 
-    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib. Above 64 kB
-    it reads the file quantscope.npz from the Export tab.
+    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib.
+    Above 64 kB it reads the file quantscope.npz from the Export tab.
 
     >>> literal(np.array([[0.1, -2.0]], np.float32))
     'x = torch.tensor([[0.1, -2.0]])'
@@ -58,7 +58,7 @@ def array_source(values: Array, module: str = "torch") -> str:
 
 
 def number_texts(values: Array) -> list[str]:
-    """Return each element of a 1-D array as text: integers as such, float32 with the fewest digits that are exact.
+    """Return each element of a 1-D array as text: integers as such, float32 with the fewest exact digits.
 
     >>> number_texts(np.array([0.1, 1e-30], np.float32))
     ['0.1', '1e-30']
