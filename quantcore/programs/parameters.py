@@ -5,7 +5,19 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import AMAX, HIGH, INVERSE, LOW, OF_RANGE, SPLIT, WIDTH, ZERO_POINTS, Convention, N
+from quantcore.conventions import (
+    AMAX,
+    DTYPES,
+    HIGH,
+    INVERSE,
+    LOW,
+    OF_RANGE,
+    SPLIT,
+    WIDTH,
+    ZERO_POINTS,
+    Convention,
+    N,
+)
 from quantcore.expressions import (
     CLAMP,
     IS_FINITE,
@@ -30,7 +42,7 @@ from quantcore.scheme import Scheme
 
 # raw: the scale as the range gives it; replaced: whether it is too small
 RAW, REPLACED, Z = Name("raw"), Name("replaced"), Name("z")
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_DTYPES = {name: getattr(torch, name) for name in DTYPES}
 
 
 def program(scheme: Scheme) -> Program:
@@ -121,11 +133,12 @@ def _scale(c: Convention) -> Iterator[ProgramLine]:
 
 
 def _replaced(c: Convention) -> Iterator[ProgramLine]:
-    """Replace a scale that is too small, and bring it to float32."""
+    """Replace a scale that is too small, and cast it."""
+    dtype = _DTYPES[c.scale.scale_dtype]
     eps, source = c.scale.eps, _source(c, "eps")
     yield ProgramLine("replaced", LESS(MAGNITUDE(RAW), eps), None, "the scale is too small", source)
     instead = Number(c.scale.eps_replacement)
-    yield ProgramLine("s", Where(REPLACED, 1, instead, RAW) if eps else RAW, torch.float32, "", source)
+    yield ProgramLine("s", Where(REPLACED, 1, instead, RAW) if eps else RAW, dtype, "", source)
 
 
 def _middle(fmt: Format, c: Convention) -> Iterator[ProgramLine]:

@@ -1,8 +1,11 @@
 """Which schemes a library supports, and why it does not support the others."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from quantcore.conventions import Convention, Limit
 from quantcore.errors import QuantError
@@ -15,6 +18,7 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
+from quantcore.numerics import as_float32, as_floats
 from quantcore.range_setting import Given, Search, Stored
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
@@ -121,6 +125,27 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
     sentence = unsupported_reason(scheme, shape)
     if sentence:
         raise QuantError(sentence)
+
+
+def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
+    """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
+
+    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: of x, if it holds such
+    already.
+
+    Raises:
+        QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
+    """
+    x = as_floats(x)
+    dtype = dtype or x.dtype
+    refused, convention = dict(scheme.convention.refused_dtypes), scheme.convention
+    name = str(dtype).removeprefix("torch.")
+    if name in refused:
+        raise QuantError(
+            f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another '
+            "dtype, such as float32."
+        )
+    return as_float32(x), scheme.in_dtype(dtype), dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
