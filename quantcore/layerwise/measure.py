@@ -225,7 +225,7 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
 
     >>> shape = (4096, 4096)
     >>> [rows_together(Scheme.parse(text), shape) for text in ("int4 per_group(32)", "int8 per_tensor")]
-    (1, 0)
+    [1, 0]
 
     Raises:
         QuantError: the scheme does not fit the shape.
