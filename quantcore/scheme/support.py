@@ -28,8 +28,8 @@ KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", Codebo
 _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "codebooks"}
 
 
-def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
-    """Return one sentence on why the scheme's library can't quantize this shape, or None if it can.
+def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
+    """Return one sentence on why the scheme's library can't quantize x of this shape and dtype, or None if it can.
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -59,7 +59,14 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     if isinstance(scheme.range_setting, Search):
         needed = _search_needs(scheme, scheme.range_setting, shape)
         return f"{write_call(scheme.range_setting)} {needed}." if needed else None
-    return None
+    return _dtype_reason(convention, dtype)
+
+
+def _dtype_reason(convention: Convention, dtype: torch.dtype) -> str | None:
+    name, refused = str(dtype).removeprefix("torch."), dict(convention.refused_dtypes)
+    if name not in refused:
+        return None
+    return f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as float32.'
 
 
 def _zero_point_reason(scheme: Scheme) -> str:
@@ -138,13 +145,9 @@ def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
     """
     x = as_floats(x)
     dtype = dtype or x.dtype
-    refused, convention = dict(scheme.convention.refused_dtypes), scheme.convention
-    name = str(dtype).removeprefix("torch.")
-    if name in refused:
-        raise QuantError(
-            f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another '
-            "dtype, such as float32."
-        )
+    refused = _dtype_reason(scheme.convention, dtype)
+    if refused:
+        raise QuantError(refused)
     return as_float32(x), scheme.in_dtype(dtype), dtype
 
 
