@@ -26,9 +26,10 @@ TINTS = len(BLOCKS["light"])  # colors that distinguish blocks; with more blocks
 class MarkedTable:
     """A table of at most two axes.
 
-    ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
-    ``note``: after the title; ``index``: whether to number rows and columns, of one axis only the elements; ``first``: the number of the first row; ``pick``: whether cells can be picked;
-    ``beside``: numbers of another table, with as many decimals as these.
+    ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the
+    default); ``note``: after the title; ``index``: whether to number rows and columns, of one axis only the
+    elements; ``first``: the number of the first row; ``pick``: whether cells can be picked; ``beside``:
+    numbers of another table, with as many decimals as these.
     """
 
     title: str
@@ -53,9 +54,9 @@ def draw(
 
     Args:
         on_pick: called with row and column of a picked cell.
-        fill: the fraction of the height from their top to the bottom of the window that the tables fill, as large as
-            they can; 0: they are as large as text.
-        even: all columns are equally wide and take the whole width, so that tables and fields below each other align.
+        fill: the fraction of the height from their top to the bottom of the window that the tables fill, as
+            large as they can; 0: they are as large as text.
+        even: all columns are equally wide and take the whole width: tables and fields below each other align.
     """
 
     def picked() -> None:
