@@ -22,7 +22,7 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 MAX_RANK = 16
-MAX_PARTS = 20_000  # nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes
+MAX_PARTS = 50_000  # nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes, one of 128 experts more
 # fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
 DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
 MOST_NESTED = 32  # subgraphs within one another

@@ -10,7 +10,7 @@ from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
-MAX_FIELDS = 500_000  # of all messages; a decoder of 80 layers has 10,000 nodes of some 20 fields
+MAX_FIELDS = 1_000_000  # of all messages; 50,000 nodes of some 20 fields
 _WINDOW = 4096
 Span = tuple[int, int]
 

@@ -28,7 +28,7 @@ TORCH_DTYPES = {
 _UNSIGNED = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredTensor:
     """One tensor of a file, row-major and little-endian.
 
