@@ -10,6 +10,7 @@ from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (
     CHOICES,
     CONVENTIONS,
+    DTYPES,
     STAGE_OF,
     STAGES,
     TEXTBOOK,

@@ -2,8 +2,10 @@
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+import torch
 
 from quantcore import notation
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
@@ -41,6 +43,23 @@ class Scheme:
     def rules(self) -> Convention:
         """The convention with its choices for this granularity."""
         return self.convention.at(self.granularity)
+
+    def in_dtype(self, dtype: torch.dtype) -> "Scheme":
+        """Return the scheme whose convention says what its library does with x of a dtype; itself if nothing else.
+
+        >>> print(Scheme.parse("int4 torchao").in_dtype(torch.float16).convention.scale.scale_precision)
+        float16
+        """
+        own = self._in_dtypes.get(dtype)
+        if own is None:
+            convention = self.convention.in_dtype(str(dtype).removeprefix("torch."))
+            unchanged = dtype == torch.float32 or convention is self.convention
+            own = self._in_dtypes[dtype] = self if unchanged else replace(self, convention=convention)
+        return own
+
+    @cached_property
+    def _in_dtypes(self) -> dict[torch.dtype, "Scheme"]:
+        return {}
 
     def __str__(self) -> str:
         return self._text

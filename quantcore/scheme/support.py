@@ -1,8 +1,11 @@
 """Which schemes a library supports, and why it does not support the others."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from quantcore.conventions import Convention, Limit
 from quantcore.errors import QuantError
@@ -15,6 +18,7 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
+from quantcore.numerics import as_float32, as_floats
 from quantcore.range_setting import Given, Search, Stored
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
@@ -64,7 +68,12 @@ def _zero_point_reason(scheme: Scheme) -> str:
     given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
     if not scheme.format.has_zero_point and np.any(np.array(given)):
         return f"{scheme.format} has no zero_point; give only the scale."
-    if scheme.symmetric and convention.zero_point.is_min and isinstance(scheme.format, IntFormat) and scheme.format.middle:
+    if (
+        scheme.symmetric
+        and convention.zero_point.is_min
+        and isinstance(scheme.format, IntFormat)
+        and scheme.format.middle
+    ):
         return (
             f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} is not; choose "
             "asymmetric, or signed codes."
@@ -120,6 +129,28 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
     sentence = unsupported_reason(scheme, shape)
     if sentence:
         raise QuantError(sentence)
+
+
+def received(
+    x: Any, scheme: Scheme, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Scheme, torch.dtype]:
+    """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
+
+    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: its dtype if it already holds such.
+
+    Raises:
+        QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
+    """
+    x = as_floats(x)
+    dtype = dtype or x.dtype
+    refused, convention = dict(scheme.convention.refused_dtypes), scheme.convention
+    name = str(dtype).removeprefix("torch.")
+    if name in refused:
+        raise QuantError(
+            f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as '
+            "float32."
+        )
+    return as_float32(x), scheme.in_dtype(dtype), dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:

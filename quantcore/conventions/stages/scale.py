@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.choice import SchemeFacts, Stage, choice, exactly
+from quantcore.conventions.choice import Precision, SchemeFacts, Stage, choice, exactly
 from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,
@@ -20,7 +20,6 @@ from quantcore.formats import Format, IntFormat
 from quantcore.numerics import decimal
 
 _FLOAT32_MAX = "3.4e38"
-Precision = Literal["float32", "float64"]
 FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
 
 # Of a range of N steps: the scale, how it is computed where high - low overflows, and 1/s as hqq computes it, unbounded
@@ -100,12 +99,17 @@ def _overflow_matters(facts: SchemeFacts) -> bool:
 def _precision(facts: SchemeFacts) -> str:
     zero_point = facts.rules.zero_point
     both = facts.asymmetric and zero_point.is_integer and zero_point.zero_point_scale == "raw"
-    return "scale and zero point are computed in float64" if both else "the scale is computed in float64"
+    precision = facts.rules.scale.scale_precision
+    if precision != "float64":
+        both = facts.asymmetric and zero_point.zero_point_precision == precision
+    return f"{'scale and zero point are' if both else 'the scale is'} computed in {precision}"
 
 
 def _precision_matters(facts: SchemeFacts) -> bool:
     """Whether several operations are rounded, or 2 · max|x| overflows; otherwise float32 gives the same."""
     rules = facts.rules.scale
+    if rules.scale_precision in ("float16", "bfloat16"):
+        return facts.ranged
     several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
     return facts.asymmetric or (facts.ranged and several and not rules.is_textbook(facts.fmt))
 
@@ -166,7 +170,8 @@ class ScaleStage(Stage):
     narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
     asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `INVERSE_OF_RANGE`
     range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
-    scale_precision      "float32" · "float64", then cast
+    scale_precision      "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to
+    scale_dtype          the same: what the scale is cast to
     eps                  a smaller scale is replaced by ``eps_replacement``
     bad_scale            which scales are refused: "kept" none · "nan" · "nonfinite"
     inverse              "of_scale" 1/s · "of_range" symmetric: see `inverse_of_range`, stored next to s · "of_levels"
@@ -200,8 +205,11 @@ class ScaleStage(Stage):
         {"infinite": "a range too wide for float32 gives an infinite scale"},
         _overflow_matters,
     )
-    scale_precision: Precision = choice(
-        "float32", "computed in float32 or float64", _precision, _precision_matters
+    scale_precision: Precision = choice("float32", "the precision of the scale", _precision, _precision_matters)
+    scale_dtype: Precision = choice(
+        "float32",
+        "the dtype that scales are cast to",
+        lambda facts: f"the scale is a {facts.rules.scale.scale_dtype} number",
     )
     eps: float = choice(FLOAT32_LEAST, "the smallest scale", _smallest, eps_matters)
     eps_replacement: float = choice(
