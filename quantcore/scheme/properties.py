@@ -1,4 +1,4 @@
-"""Properties of a scheme: by which conventions say what their libraries support, and on which their choices depend."""
+"""Properties of a scheme, by which conventions say what libraries support and on what choices depend."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -70,8 +70,8 @@ def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     assert isinstance(granularity, PerGroup)
     axis, size = granularity.axis % len(shape), granularity.size
     return (size <= shape[axis],), (
-        f"{write_call(granularity)} is longer than axis {axis}: {size} elements, but the axis has {shape[axis]}, "
-        f"shape {shape}. Choose at most {shape[axis]}"
+        f"{write_call(granularity)} is longer than axis {axis}: {size} elements, but the axis has "
+        f"{shape[axis]}, shape {shape}. Choose at most {shape[axis]}"
     )
 
 

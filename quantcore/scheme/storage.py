@@ -10,7 +10,12 @@ from quantcore.scheme.properties import numbers_in
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
-_BITS = {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16}  # of a scale, and of a zero_point that is not a code (hqq)
+_BITS = {
+    "float32": 32,
+    "float64": 64,
+    "float16": 16,
+    "bfloat16": 16,
+}  # of a scale, and of a zero_point that is not a code (hqq)
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,12 @@ class Storage:
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
-    Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype (of
-    `Scheme.in_dtype`, the library's for x of that dtype), or are stored by ``scheme.scales``. Zero points take the format's width, or are stored like the scales if they are minima.
-    Every block has one scale, even if it equals others. The zero points of a symmetric scheme are known and
-    cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor
-    in a file (`Stored`), the file's own bytes are counted, with everything but codes as scales.
+    Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype
+    (of `Scheme.in_dtype`, the library's for x of that dtype), or are stored by ``scheme.scales``. Zero points
+    take the format's width, or are stored like the scales if they are minima. Every block has one scale, even
+    if it equals others. The zero points of a symmetric scheme are known and cost nothing; given ones
+    (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor in a file (`Stored`), the
+    file's own bytes are counted, with everything but codes as scales.
 
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
