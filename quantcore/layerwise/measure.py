@@ -28,7 +28,6 @@ from quantcore.layerwise.roles import kind_of
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
 from quantcore.qparams import QParams, parameters, ranges
-from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, storage
 from quantcore.wording import count, short
 
@@ -231,9 +230,8 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
         QuantError: the scheme does not fit the shape.
     """
     blocks, setting, rules = Blocks.of(scheme.granularity, shape), scheme.range_setting, scheme.rules
-    # parameters given for each block
-    has_own = isinstance(setting, Given) and tuple in (type(setting.scale), type(setting.zero_point))
-    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic) or has_own:
+    is_stochastic = isinstance(rounding(rules.coding.rounding), Stochastic)
+    if rules.scale.center == "mean" or is_stochastic or setting.is_per_block:
         return 0
     inner = 1 if scheme.scales is None else rows_together(scheme.scales, blocks.grid)  # in blocks
     if isinstance(scheme.granularity, PerFlatGroup):

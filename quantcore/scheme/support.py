@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from quantcore.granularity import (
 )
 from quantcore.notation import write_call
 from quantcore.numerics import as_float32, as_floats
-from quantcore.range_setting import Given, Search, Stored
+from quantcore.range_setting import Search
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
 
@@ -72,9 +71,8 @@ def _dtype_reason(convention: Convention, dtype: torch.dtype) -> str | None:
 
 def _zero_point_reason(scheme: Scheme) -> str:
     """Why a zero point or a minimum does not suit the scheme; empty if it does."""
-    setting, convention = scheme.range_setting, scheme.convention
-    given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
-    if not scheme.format.has_zero_point and np.any(np.array(given)):
+    convention = scheme.convention
+    if not scheme.format.has_zero_point and any(scheme.range_setting.given_zero_points):
         return f"{scheme.format} has no zero_point; give only the scale."
     middle = scheme.format.middle if isinstance(scheme.format, IntFormat) else 0
     if scheme.symmetric and convention.zero_point.is_min and middle:
