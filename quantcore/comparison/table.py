@@ -32,11 +32,8 @@ def library_table(
 
     >>> import quantcore as qc
     >>> table = qc.library_table([[-1.25, -1.0, 0.5, 2.5]], qc.Scheme.parse("int4"), qc.TEXTBOOK)
-    >>> table.set_index("library").loc[["torchao", "onnxruntime"], ["scale", "codes that differ"]]
-                    scale  codes that differ
-    library
-    torchao      0.333333                1.0
-    onnxruntime  0.333333                1.0
+    >>> table.set_index("library").loc[["textbook", "torchao", "onnxruntime"], "codes that differ"].to_dict()
+    {'textbook': 0.0, 'torchao': 1.0, 'onnxruntime': 1.0}
     """
     import pandas as pd
 
