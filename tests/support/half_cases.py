@@ -174,8 +174,9 @@ def _difference(case, name, found):
         if case["dtypes"].get(name) in ("uint8", "float8_e4m3fn", "float8_e5m2"):
             got, expected = got.astype(np.int64) & 0xFF, expected & 0xFF
         wrong = (got != expected) & ~skipped
-    else:
-        wrong = (got != expected) & ~(np.isnan(got) & np.isnan(expected))
+    else:  # a zero point of NaN has no integer
+        none = np.isnan(got) | np.isin(got, NO_INTEGER)
+        wrong = (got != expected) & ~(none & np.isnan(expected))
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])

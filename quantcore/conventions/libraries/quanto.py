@@ -1,6 +1,6 @@
 """Records of optimum-quanto. Measured: see `quantcore.conventions`."""
 
-from quantcore.conventions.record import CHANNEL, TENSOR, Convention, Limit
+from quantcore.conventions.record import CHANNEL, HALF, IN_OWN_DTYPE, TENSOR, Convention, Limit, own_dtype
 
 PLACE = 7  # among the libraries, wherever they are listed
 RECORDS = (
@@ -11,6 +11,7 @@ RECORDS = (
         call="AbsmaxOptimizer -> quanto::quantize_symmetric",
         nan="zero",
         eps=0.0,
+        variants=own_dtype(*IN_OWN_DTYPE, dtypes=(*HALF, "float64")),
         limits=(
             Limit("kind", ("signed symmetric",), "supports signed symmetric codes only"),
             Limit("bits", (2, 4, 8), "supports 2, 4 and 8 bits (qint2, qint4, qint8)"),
