@@ -128,15 +128,24 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
     return result
 
 
-def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
+def apply_quietly(
+    x: Any,
+    scheme: Scheme,
+    out: Quantized | None = None,
+    importance: Any = None,
+    dtype: torch.dtype | None = None,
+) -> Quantized:
     """`apply`, but warnings are only stored in the result: Python's warning filters are not thread-safe.
+
+    Args:
+        dtype: of x, if x holds its numbers as `Quantized.x` does; the result then shares its memory.
 
     Raises:
         QuantError: as in `apply`.
     """
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
-    x, own, dtype = received(x, scheme)
+    x, own, dtype = received(x, scheme, dtype)
     blocks, params, scales, mins = parameters_of(x, own, importance)
     codes, of_nan = codes_with(x, params, own, blocks, out=None if out is None else out.codes)
     params = replace(params, searched=None, weights=None)

@@ -131,23 +131,26 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
         raise QuantError(sentence)
 
 
-def received(x: Any, scheme: Scheme) -> tuple[Tensor, Scheme, torch.dtype]:
+def received(
+    x: Any, scheme: Scheme, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
-    x of bfloat16 and float16 become float32 numbers of the same value.
+    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: its dtype if it already holds such.
 
     Raises:
         QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
     """
     x = as_floats(x)
+    dtype = dtype or x.dtype
     refused, convention = dict(scheme.convention.refused_dtypes), scheme.convention
-    name = str(x.dtype).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
     if name in refused:
         raise QuantError(
             f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as '
             "float32."
         )
-    return as_float32(x), scheme.in_dtype(x.dtype), x.dtype
+    return as_float32(x), scheme.in_dtype(dtype), dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:

@@ -185,7 +185,7 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
             tensor,
             f"code on tensor {place} {element} {scheme} {reading.text}",
             lambda: guarded.show_code(
-                text, _shape(tensor), place, cache.values(tensor), element, _handed(tensor, scheme)
+                text, _shape(tensor), place, cache.values(tensor).float().numpy(), element, _handed(tensor, scheme)
             ),
             needs.USUAL,
             long=True,
