@@ -127,6 +127,33 @@ def test_quanto(dtype, axis):
     check(ours(x, f"int8 per_channel({axis}) quanto"), scale, q._data, q.dequantize())
 
 
+@for_each("dtype", [torch.float32, *HALF])
+@for_each("bits", [2, 4])
+@for_each("zeropoint", [False, True])
+@for_each("size", [None, 2])
+def test_quanto_affine(dtype, bits, zeropoint, size):
+    """Also in float32. Its float shift is -min."""
+    quanto = pytest.importorskip("optimum.quanto")
+    x, kind = rows(dtype), quanto.qint4 if bits == 4 else quanto.qint2
+    scale, shift = quanto.MaxOptimizer()(x, kind, axis=0, group_size=size, zeropoint=zeropoint)
+    codes = torch.ops.quanto.quantize_affine(x, bits, 0, size, scale, shift)
+    value = quanto.quantize_weight(x, kind, 0, scale, shift, size).dequantize()
+    granularity = "per_channel(0)" if size is None else f"per_group({size})"
+    name = "quanto.zero_point" if zeropoint else "quanto.affine"
+    result = ours(x, f"uint{bits} asymmetric {granularity} {name}")
+    check(result, scale, codes, value, shift if zeropoint else -shift)
+
+
+@for_each("dtype", [torch.float32, *HALF])
+def test_quanto_float8(dtype):
+    """Also in float32."""
+    quanto = pytest.importorskip("optimum.quanto")
+    x = rows(dtype)
+    scale = quanto.AbsmaxOptimizer()(x, quanto.qfloat8_e4m3fn, axis=0)
+    q = quanto.quantize_weight(x, quanto.qfloat8_e4m3fn, 0, scale)
+    check(ours(x, "e4m3fn per_channel(0) quanto.float8"), scale, q._data.view(torch.uint8), q.dequantize())
+
+
 @for_each("dtype", HALF)
 @for_each("text", ["int8n symmetric", "int4n symmetric", "uint8 asymmetric", "uint4 asymmetric"])
 @for_each("granularity", ["per_channel(0)", "per_tensor"])
