@@ -14,7 +14,7 @@ from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import METHODS, Entropy, MinMax, RangeSetting, Task
-from quantcore.scheme import Scheme, unsupported_reason
+from quantcore.scheme import Scheme, received, unsupported_reason
 
 _FEWER_BINS = (2048, 1024, 512, 256)
 MAX_ENTROPY = 1 << 25  # bins, times thresholds, times blocks: about a second
@@ -60,6 +60,7 @@ def range_marks(
     """
     if scheme.range_setting.searches_codes:
         return ()
+    x, scheme, _ = received(x, scheme)
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:

@@ -174,6 +174,10 @@ class Convention:
         """Whether NaN and infinity in x are refused."""
         return self.nonfinite.nan == "refuse"
 
+    def source(self, choice: str) -> str:
+        """Where the library makes a choice, by its name; empty where nobody recorded it."""
+        return dict(self.sources).get(choice, "")
+
     @property
     def _stages(self) -> dict[str, Stage]:
         return {stage: getattr(self, stage) for stage in STAGES}

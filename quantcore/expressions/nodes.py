@@ -39,7 +39,8 @@ class Operation:
     ``symbols``, ``torch``, ``numpy``: templates with ``{0}``, ``{1}`` for the operands; ``binds``: how tightly the text
     binds; ``needs``: how tightly each operand must. ``on_tensors``: (operands, out) -> tensor, where ``out`` may be the
     memory of an operand, or None; ``on_numbers``: operands -> number. ``explain``: for an operation whose text depends
-    on its numbers, (written with names, written with numbers, values) -> `Explained`.
+    on its numbers, (written with names, written with numbers, values) -> `Explained`. ``exact``: whether its result has
+    no more digits than its operand, so that it is not rounded to their dtype.
     """
 
     symbols: str
@@ -50,6 +51,7 @@ class Operation:
     binds: int = ATOM
     needs: tuple[int, ...] = (LOOSE, LOOSE, LOOSE)
     explain: Callable[..., Explained] | None = None
+    exact: bool = False
 
     def __call__(self, *operands: "Expression | float") -> "Expression":
         """Return the operation on operands; numbers become constants."""

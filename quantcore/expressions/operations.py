@@ -5,6 +5,7 @@ NumPy and of torch differ in 0.5 % of values. A library that calls log2 itself g
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
@@ -81,14 +82,31 @@ CLAMP = Operation(
     lambda x, low, high, out=None: torch.clamp(x, low, high, out=out),
     lambda x, low, high: np.minimum(np.maximum(x, low), high), explain=_clamped,
 )  # fmt: skip
+_CAST_LIMIT = float(1 << 62)  # beyond 2^62 (2^63, with a margin) casts to int64 are undefined
+
+
+def wrap(x: Tensor, low: int, high: int) -> Tensor:
+    """Return integers modulo the number of codes from low to high, which is a power of two; those beyond ±2^62 count as ±2^62."""
+    integer = x.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
+    return integer.sub_(low).bitwise_and_(high - low).add_(low)
+
+
+WRAP = Operation(
+    "wrap({0}, {1}, {2})", "({0}.long() - {1}) % ({2} - {1} + 1) + {1}", "(np.int64({0}) - {1}) % ({2} - {1} + 1) + {1}",
+    lambda x, low, high, out=None: wrap(x, low, high) if out is None else out.copy_(wrap(x, low, high)),
+    lambda x, low, high: np.float32(int(wrap(torch.tensor([float(x)]), low, high))), needs=(SUM, SUM, SUM), exact=True,
+)  # fmt: skip
 LESS = _test("{0} < {1}", torch.lt, lambda a, b: a < b)
 AT_MOST = _test("{0} <= {1}", torch.le, lambda a, b: a <= b)
+EQUAL = _test("{0} is {1}", torch.eq, lambda a, b: a == b)
 IS_FINITE = _test("{0} is finite", torch.isfinite, np.isfinite)
 IS_INFINITE = _test("{0} is infinite", torch.isinf, np.isinf)
 IS_NAN = _test("{0} is NaN", torch.isnan, np.isnan)
-MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,))
+MAGNITUDE = Operation(
+    "|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,), exact=True
+)
 NEGATIVE = Operation(
-    "-{0}", "-{0}", "-{0}", lambda x, out=None: torch.neg(x, out=out), lambda x: -x, PRODUCT, (PRODUCT,)
+    "-{0}", "-{0}", "-{0}", lambda x, out=None: torch.neg(x, out=out), lambda x: -x, PRODUCT, (PRODUCT,), exact=True
 )
 
 
@@ -129,7 +147,7 @@ def _rounded(rule: Rounding) -> Operation:
             return rule(x.clone())
         return rule(out if out is x else out.copy_(x))
 
-    return _call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule))
+    return replace(_call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule)), exact=True)
 
 
 def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:
@@ -281,12 +299,21 @@ ONES = _call("ones", "ones", "ones", _count_ones, lambda bits: int(bits).bit_cou
 
 
 def renamed(expression: Expression, name: str, instead: Expression) -> Expression:
-    """Return an expression of operations with another in place of a name."""
+    """Return an expression of operations and branches with another in place of a name."""
+    return placed(expression, {name: instead})
+
+
+def placed(expression: Expression, instead: Mapping[str, Expression]) -> Expression:
+    """Return an expression of operations and branches with others in place of names."""
     if isinstance(expression, Name):
-        return instead if expression.name == name else expression
-    if not isinstance(expression, Applied):
+        return instead.get(expression.name, expression)
+    if expression.names.isdisjoint(instead):
         return expression
-    return expression.operation(*(renamed(o, name, instead) for o in expression.operands))
+    if isinstance(expression, Where):
+        test, then, otherwise = (placed(part, instead) for part in expression.children)
+        return replace(expression, test=test, then=then, otherwise=otherwise)
+    assert isinstance(expression, Applied)
+    return expression.operation(*(placed(o, instead) for o in expression.operands))
 
 
 def in_dtype(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, torch.dtype]) -> Expression:
@@ -301,7 +328,8 @@ def in_dtype(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, to
         return expression if dtypes.get(expression.name, dtype) == dtype else to(dtype)(expression)
     if isinstance(expression, Applied):
         found = expression.operation(*(in_dtype(o, dtype, dtypes) for o in expression.operands))
-        return found if dtype in (torch.float32, torch.float64) else to(dtype)(found)
+        exact = expression.operation.exact or dtype in (torch.float32, torch.float64)
+        return found if exact else to(dtype)(found)
     if isinstance(expression, Where):
         then, otherwise = (_branch(e, dtype, dtypes) for e in (expression.then, expression.otherwise))
         return Where(expression.test, expression.value, then, otherwise, expression.note)

@@ -69,7 +69,7 @@ def distribution_data(
     values = grid_values(result, where)
     low, high = (float(v) for v in torch.aminmax(own))
     # if all elements are within the representable range, nothing is clipped and no pass over x is needed
-    plain = result.dequantizer.how == "scaled" and result.dequantizer.center is None
+    plain = result.dequantizer.is_product
     clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
     name = block_name(result.blocks.bounds(where), tuple(result.x.shape))
     return DistributionData(

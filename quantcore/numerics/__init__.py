@@ -8,6 +8,7 @@ from quantcore.numerics.float32 import (
     as_floats,
     before_rounding,
     decimal,
+    held,
     refuse_nonfinite,
 )
 from quantcore.numerics.rounding import (

@@ -87,6 +87,16 @@ def as_float32(x: Any) -> Tensor:
     return _narrowed(as_floats(x))
 
 
+def held(x: Any) -> tuple[Tensor, torch.dtype]:
+    """Return x as results hold it, half precision as float32 numbers of the same value, and its dtype.
+
+    Raises:
+        QuantError: as in `as_floats`.
+    """
+    x = as_floats(x)
+    return x.float() if x.itemsize == 2 else x, x.dtype
+
+
 def _narrowed(x: Tensor) -> Tensor:
     result = x.to(torch.float32)
     if x.dtype == torch.float64 and torch.isinf(result).sum() > torch.isinf(x).sum():

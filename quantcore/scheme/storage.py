@@ -10,8 +10,7 @@ from quantcore.scheme.properties import numbers_in
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
-SCALE_BITS = 32  # scales are stored as float32
-FLOAT_BITS = 32  # per zero_point that is not a code (hqq)
+_BITS = {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16}  # of a scale, and of a zero_point that is not a code (hqq)
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class Storage:
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
-    Codes take the format's width, or what the convention packs them into. Scales are float32, or stored by
-    ``scheme.scales``. Zero points take the format's width, or are stored like the scales if they are minima.
+    Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype (of
+    `Scheme.in_dtype`, the library's for x of that dtype), or are stored by ``scheme.scales``. Zero points take the format's width, or are stored like the scales if they are minima.
     Every block has one scale, even if it equals others. The zero points of a symmetric scheme are known and
     cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor
     in a file (`Stored`), the file's own bytes are counted, with everything but codes as scales.
@@ -56,15 +55,16 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     typed = set(numbers_in(setting.zero_point)) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
     packed = scheme.convention.decoding.code_bits or bits
-    zero_point_bits = blocks * (bits if scheme.convention.zero_point.is_integer else FLOAT_BITS)
-    scale_bits = blocks * SCALE_BITS
+    float_bits = _BITS[scheme.rules.scale.scale_dtype]
+    zero_point_bits = blocks * (bits if scheme.convention.zero_point.is_integer else float_bits)
+    scale_bits = blocks * float_bits
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
         # a given scale of the scales is part of the scheme and not stored: MX blocks have none
         given = scheme.scales.range_setting.gives_parameters
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
         if scheme.scales.convention.scale.center == "mean":
-            scale_bits += FLOAT_BITS
+            scale_bits += float_bits
         if scheme.convention.zero_point.is_min:
             zero_point_bits = scale_bits
     return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)
