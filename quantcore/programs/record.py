@@ -186,4 +186,7 @@ class Program:
                 return found
             return replace(found, value=kind(found.value))
 
-        return Element(term).of(line.of)
+        found = Element(term).of(line.of)
+        if line.dtype in _HALF:
+            found = replace(found, value=Element(term).of(in_dtype(line.of, line.dtype, {})).value)
+        return found
