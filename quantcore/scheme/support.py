@@ -136,7 +136,8 @@ def received(
 ) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
-    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: its dtype if it already holds such.
+    x of bfloat16 and float16 become float32 numbers of the same value, and so does float64, rounded, unless the library
+    computes in it; ``dtype``: the dtype of x if it already holds such numbers.
 
     Raises:
         QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
@@ -150,7 +151,9 @@ def received(
             f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as '
             "float32."
         )
-    return as_float32(x), scheme.in_dtype(dtype), dtype
+    own = scheme.in_dtype(dtype)
+    wide = own.rules.coding.coding_dtype == "float64" and dtype == torch.float64
+    return x.to(torch.float64) if wide else as_float32(x), own, dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
