@@ -102,14 +102,17 @@ def approximations(
         if not (before.min() >= least and before.max() <= most):  # NaN too
             clipped = int(np.count_nonzero(before < least) + np.count_nonzero(before > most))
         s, z = spread(scale[region.grid]), spread(zero_point[region.grid]) if shifted else None
-        own, values = dequantizer.at_region(region), work
+        own = dequantizer.at_region(region)
         if isinstance(fmt, IntFormat):
             values = fit(work, scheme)
-        elif not (isinstance(fmt, FloatFormat) and not rules.coding.zero_replacement and fmt.round_(work, round_)):
-            codes = like(work, "codes", fmt.dtype)
-            fmt.encode_(work, codes, round_)
-            replace_codes(codes, None, fmt, rules)
-            fmt.decode_(codes, work)
+        else:  # torch casts float64 to a small float by way of float32
+            values = work if work.dtype == torch.float32 else like(work, "narrow").copy_(work)
+            keeps_zeros = not rules.coding.zero_replacement
+            if not (isinstance(fmt, FloatFormat) and keeps_zeros and fmt.round_(values, round_)):
+                codes = like(values, "codes", fmt.dtype)
+                fmt.encode_(values, codes, round_)
+                replace_codes(codes, None, fmt, rules)
+                fmt.decode_(codes, values)
         yield region, unscale(values, s, z, own, work), clipped
 
 

@@ -4,18 +4,7 @@ import half_cases as half
 import pytest
 
 # not yet as recorded: (library, variant, dtype)
-OPEN = {
-    ("bitsandbytes", "4bit", "bfloat16"),
-    ("brevitas", "weight", "float64"),
-    ("compressed-tensors", "fp8", "float64"),
-    ("compressed-tensors", "int", "float64"),
-    ("hqq", "noopt", "float64"),
-    ("optimum-quanto", "affine_shift", "float64"),
-    ("optimum-quanto", "affine_zeropoint", "float64"),
-    ("optimum-quanto", "qfloat8", "float64"),
-    ("optimum-quanto", "symmetric", "float64"),
-    ("torch", "fake_quantize", "float64"),
-}
+OPEN = {("bitsandbytes", "4bit", "bfloat16")}
 
 
 def kind_of(case):
