@@ -53,7 +53,7 @@ class Checkpoint:
 
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in], to be looked at or compared."""
-        made = {name: CheckpointTensor(tensor.layout.as_matrix()) for name, tensor in self.tensors.items()}
+        made = {name: CheckpointTensor(tensor.record.as_matrix()) for name, tensor in self.tensors.items()}
         return replace(self, tensors=TensorsByName(made))
 
     def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:
@@ -76,6 +76,15 @@ def open_checkpoint(
         address: a file, a folder (with shards and their index), any fsspec URL of one, or a `Folder`.
         name: the name of a file in a `Folder`; if None, the folder's index or all of its files are read.
         progress: called with the number of files read so far and the total.
+
+    >>> from quantcore.checkpoints import EXAMPLES
+    >>> checkpoint = open_checkpoint(EXAMPLES["minilm-gptq"])
+    >>> weight = checkpoint.tensors["encoder.layer.0.output.dense.weight"]
+    >>> weight.shape, weight.storage
+    ((384, 1536), 'gptq int4 per_group(128) symmetric')
+    >>> weight.read(slice(0, 2))[:, :3]
+    tensor([[ 0.0220,  0.0220,  0.0220],
+            [ 0.0000,  0.0000, -0.1046]])
 
     Raises:
         QuantError: nothing there can be read; one sentence says what is wrong, and where. Problems with single

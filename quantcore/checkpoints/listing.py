@@ -16,7 +16,7 @@ from quantcore.wording import printable
 _MANY = 16  # shapes to read: from this many on, they are read in parallel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ListedTensor:
     """A tensor in a listing.
 
@@ -44,9 +44,14 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[ListedTensor]:
     """Return an entry for every tensor, in the order of the files.
 
     Shapes that are stored in a tensor are read; on a remote file system, each takes a request.
+
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> first = listing(open_checkpoint(EXAMPLES["minilm-gptq"]).tensors)[0]
+    >>> first.name, first.shape, first.num_bytes
+    ('encoder.layer.0.attention.self.query.weight', (384, 384), 78144)
     """
     pairs = list(tensors.items())
-    if sum(isinstance(tensor.layout, Deferred) for tensor in tensors.values()) < _MANY:
+    if sum(isinstance(tensor.record, Deferred) for tensor in tensors.values()) < _MANY:
         with uncollected():
             return [_entry(pair) for pair in pairs]
     with ThreadPoolExecutor(8) as pool:
@@ -55,9 +60,8 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[ListedTensor]:
 
 def _entry(named: tuple[str, CheckpointTensor]) -> ListedTensor:
     name, tensor = named
-    layout = tensor.layout
     try:
-        problem = layout.reason if isinstance(layout, Refused) else ""
+        problem = tensor.record.reason if isinstance(tensor.record, Refused) else ""
         return ListedTensor(name, tensor.shape, tensor.storage, tensor.num_bytes, problem)
     except QuantError as error:  # its shape should be stored in a tensor
         return ListedTensor(name, (), "can't be read", tensor.num_bytes, str(error))
@@ -94,7 +98,11 @@ _FACTS = (
 
 
 def facts(config: Mapping[str, Any]) -> list[str]:
-    """Return what a config says about the model, in a few words each: its architecture and its sizes."""
+    """Return what a config says about the model, in a few words each: its architecture and its sizes.
+
+    >>> facts({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32})
+    ['LlamaForCausalLM', '32 layers', 'hidden size 4,096']
+    """
     architecture, names = config.get("general.architecture"), config.get("architectures")
     if not (isinstance(names, list) and names):
         names = [name for name in (architecture, config.get("model_type")) if name]
