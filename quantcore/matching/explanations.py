@@ -13,7 +13,7 @@ from quantcore.matching.hypotheses.corruption import (
     ROUNDINGS,
     ZERO_POINTS,
     Corruption,
-    code_inputs,
+    element_inputs,
     reproduce,
 )
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
@@ -64,7 +64,7 @@ def explain_corruption(
     if not corruption.computed and fmt.signed and scheme.range_setting.ends_are_elements:
         return ()  # nothing went wrong; the arithmetic would take several times the memory of x
     params = choose_qparams(x, scheme)
-    inputs = code_inputs(x, scheme, params, corruption)
+    inputs = element_inputs(x, scheme, params, corruption)
     scale, z, unclamped = (inputs.of(name) for name in ("s", "z", "v"))
     t = _Explained(x, codes, scheme, corruption, inputs.program, params, fmt, scale, z, unclamped)
     kinds = set(corruption.computed)

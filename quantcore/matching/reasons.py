@@ -17,7 +17,7 @@ from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
     NONE,
     Corruption,
-    code_inputs,
+    element_inputs,
 )
 from quantcore.matching.record import DifferingCode
 from quantcore.qparams import choose_qparams, wrap
@@ -78,7 +78,7 @@ def elements(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption, places: Tensor
 ) -> list[DifferingElement]:
     """Return the elements at flat indices of x."""
-    inputs = code_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
+    inputs = element_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
     kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
     assert isinstance(fmt, IntFormat)
     convention = scheme.rules

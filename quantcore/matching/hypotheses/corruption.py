@@ -212,7 +212,7 @@ def _reinterpretations(codes: Tensor) -> list[Reinterpreted]:
 
 
 @dataclass(frozen=True, eq=False)
-class CodeInputs:
+class ElementInputs:
     """The program of a scheme with mistakes, and what it starts from: one number per element.
 
     A fused kernel takes one scale and one zero_point.
@@ -222,14 +222,14 @@ class CodeInputs:
     kernel: Kernel
     numbers: dict[str, Tensor]
 
-    def at(self, places: Tensor) -> "CodeInputs":
+    def at(self, places: Tensor) -> "ElementInputs":
         """Return the elements at flat places."""
 
         def picked(number: Tensor) -> Tensor:
             one = self.kernel.fused and number.numel() == 1
             return number.reshape(1) if one else number.reshape(-1)[places]
 
-        return CodeInputs(
+        return ElementInputs(
             self.program, self.kernel, {name: picked(number) for name, number in self.numbers.items()}
         )
 
@@ -253,12 +253,12 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
             return apply(x, scheme).codes
     fmt = scheme.format
     assert isinstance(fmt, IntFormat)
-    values = code_inputs(x, scheme, choose_qparams(x, scheme), corruption).of("v")
+    values = element_inputs(x, scheme, choose_qparams(x, scheme), corruption).of("v")
     codes = codes_of_values(values, scheme.rules.coding, kinds, fmt)
     return codes.nan_to_num(0).to(torch.int32 if "unclamped" in kinds else fmt.dtype)
 
 
-def code_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> CodeInputs:
+def element_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> ElementInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
     coding, kinds = scheme.rules.coding, corruption.computed
     kernel, program = KERNELS[coding.kernel], program_of(coding, kinds)
@@ -271,4 +271,4 @@ def code_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corrupti
         if "other_axis" in kinds:
             numbers, block = {name: number.T for name, number in numbers.items()}, block[::-1]
         numbers = {name: cells_of(number, shape, block) for name, number in numbers.items()}
-    return CodeInputs(program, kernel, {"x": x, **numbers})
+    return ElementInputs(program, kernel, {"x": x, **numbers})
