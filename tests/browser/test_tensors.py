@@ -56,7 +56,7 @@ def expect_alert(app: Any, words: str) -> None:
 def test_bfloat16(app: Any) -> None:
     """Chosen beside the source, it is in the link and in history, and codes are the library's in bfloat16."""
     x = np.random.default_rng(7).normal(size=(6, 8)).astype(np.float32)
-    scheme = "int8 symmetric per_channel(0) min_max torchao"
+    scheme = "int8 symmetric per_channel min_max torchao"
     half = torch.from_numpy(x).bfloat16()
     codes, as_float32 = (qc.apply(v, qc.Scheme.parse(scheme)).codes for v in (half, half.float()))
     assert not torch.equal(codes, as_float32)
