@@ -1,11 +1,12 @@
 """A result as a file: .npz and .safetensors of all its arrays, .csv of one of them, an ONNX model.
 
-The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. x, scale and
-dequantized have the dtypes in which the library takes and gives them; NumPy has no bfloat16, of which a .npz has the values
-as float32. The text of the scheme and the dtype of x are included, so that the file says how its codes were computed.
+The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. x,
+scale and dequantized have the dtypes in which the library takes and gives them; NumPy has no bfloat16, of
+which a .npz has the values as float32. The text of the scheme and the dtype of x are included, so that the
+file says how its codes were computed.
 
-In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear computes
-saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
+In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear
+computes saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
 
 ==========  ===========  =======
 bits        tensor type  opset
@@ -60,7 +61,9 @@ def to_npz(result: Quantized) -> bytes:
     """
     file = io.BytesIO()
     every = arrays(result).items()
-    named: dict[str, Any] = {name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in every}
+    named: dict[str, Any] = {
+        name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in every
+    }
     np.savez(file, **named, scheme=np.array(str(result.scheme)), dtype=np.array(_dtype(result)))
     return file.getvalue()  # shares the buffer: no copy
 
@@ -98,8 +101,8 @@ def to_onnx(result: Quantized) -> bytes:
     the metadata.
 
     Raises:
-        QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is not an
-            integer format, or the package onnx is not installed.
+        QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is
+            not an integer format, or the package onnx is not installed.
     """
     bits = _type_bits(result)
     _check_same_codes(result, bits)
@@ -141,8 +144,8 @@ def _type_bits(result: Quantized) -> int:
     z = result.params.zero_point
     if z.is_floating_point():
         raise QuantError(
-            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a float; "
-            "choose another convention."
+            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a "
+            "float; choose another convention."
         )
     bits = min(width for width in _OPSETS if width >= fmt.bits)
     bounds = IntFormat(bits, fmt.signed)

@@ -65,6 +65,7 @@ def _quanto() -> dict[str, Scheme]:
         f"qint{bits}_g128": Scheme(IntFormat(bits, signed=False), False, PerGroup(128), convention=CONVENTIONS["quanto.affine"])
         for bits in (4, 2)
     }
+    found["qint4_g128.zeropoint"] = replace(found["qint4_g128"], convention=CONVENTIONS["quanto.zero_point"])
     found["qfloat8_e4m3fn"] = _named(FLOATS["e4m3fn"], PerChannel(0), "quanto.float8")
     return {f"quanto.{name}": scheme for name, scheme in found.items()}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.record import CHANNEL, FLOAT32_EPS, TENSOR, Convention, Limit, own_dtype
+from quantcore.conventions.record import CHANNEL, FLOAT32_EPS, HALF, TENSOR, Convention, Limit, own_dtype
 
 _OBSERVERS = (
     ("symmetric_scale", "torch/ao/quantization/observer.py:386"),
@@ -40,7 +40,12 @@ RECORDS = (
         call="MinMaxObserver or PerChannelMinMaxObserver -> fake_quantize_per_tensor/channel_affine",
         kernel="B",
         nan="qmin",
-        variants=((CHANNEL, "cast", "int64"), *own_dtype("value_dtype")),
+        variants=(
+            (CHANNEL, "cast", "int64"),
+            *own_dtype("value_dtype", dtypes=(*HALF, "float64")),
+            # per tensor, its kernel rounds the product to float32
+            *own_dtype("coding_dtype", "decoding_dtype", dtypes=("float64",), at=CHANNEL),
+        ),
         limits=(
             Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel scales"),
             Limit("bits", (2, 3, 4, 5, 6, 7, 8, 16), "has observers for up to 8 bits and for 16 bits"),

@@ -84,6 +84,6 @@ def symmetric(result: Quantized) -> Recipe:
 RECIPES = {"quanto": symmetric}
 CALLS = {
     "quanto.affine": Call(affine, ("format",)),
-    "quanto.zero_point": Call(affine, ("*",)),
+    "quanto.zero_point": Call(affine, ("format",)),
     "quanto.float8": Call(float8),
 }

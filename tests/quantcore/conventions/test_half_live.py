@@ -13,7 +13,7 @@ from grid import for_each
 
 import quantcore as qc
 
-ROWS = 5000
+ROWS = 4000
 HALF = [torch.bfloat16, torch.float16]
 
 
@@ -48,7 +48,12 @@ def check(result, scale, codes, value=None, zero_point=None):
             continue
         found, expected = getattr(result, name).double(), expected.detach().double()
         expected = expected.reshape(found.shape)
-        wrong = (found != expected) & ~(found.isnan() & expected.isnan())
+        if name == "codes" and not result.scheme.format.has_zero_point:  # NaN has several
+            found, expected = (result.scheme.format.decode(codes.to(torch.uint8)) for codes in (found, expected))
+        none = found.isnan() | (found == -(2**31))  # what stands for a zero point of NaN
+        wrong = (found != expected) & ~(none & expected.isnan())
+        if name in ("codes", "dequantized"):  # a code of NaN is no integer
+            wrong &= ~theirs["codes"].double().isnan().reshape(wrong.shape)
         assert not wrong.any(), f"{name}: {wrong.sum()} of {wrong.numel()}, first {found[wrong][0]}, not {expected[wrong][0]}"
     if value is not None:
         assert result.value_dtype == value.dtype

@@ -116,6 +116,7 @@ NOT_RECORDED = AS_BYTES | {
     "gptq_like.int4_g128",
     "quanto.qint4_g128",
     "quanto.qint2_g128",
+    "quanto.qint4_g128.zeropoint",
     "quanto.qfloat8_e4m3fn",
 }
 
