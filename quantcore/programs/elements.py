@@ -86,7 +86,9 @@ def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterato
         divisor = DIVISOR
         yield line
     if kernel.inverse:
-        yield ProgramLine("1/s", Number(1.0) / divisor, dtype, "", source)
+        # a float32 s has a float32 1/s in float64 too
+        of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
+        yield ProgramLine("1/s", Number(1.0) / divisor, of_inverse, "", source)
     for at, step in enumerate(chain(kernel.unrounded)):
         of = step.operation(U if at else _X, *step.operands[1:])
         yield ProgramLine("u", renamed(of, "s", divisor), dtype, "", source)

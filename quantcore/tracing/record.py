@@ -53,7 +53,8 @@ class Searched:
 class ElementNumbers:
     """The numbers of one element. Floats are float32 values.
 
-    ``convention``: the record in use, with the variant of this granularity and block;
+    ``scheme``: with what its library does in the dtype of x; ``convention``: the record in use, with the variant of this
+    granularity and block;
     ``block``: position in the grid of blocks; ``bounds``: (start, stop) of the block along each axis;
     ``low``, ``high``: the block's range, None where scale and zero_point are given; ``replaced``: whether
     the convention replaced the scale that the range gave; ``raw_scale``: the scale before it was quantized

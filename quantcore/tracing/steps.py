@@ -1,6 +1,10 @@
 """A trace as lines of arithmetic, one operation per line."""
 
+import math
 from dataclasses import replace
+
+import numpy as np
+import torch
 
 from quantcore.conventions import DECODINGS
 from quantcore.expressions import ADD, Applied, Name, Term, Text, chain, without
@@ -56,11 +60,22 @@ def _before_rounding(t: ElementNumbers) -> list[Step]:
         if "1/s" in operation.names - operation.operands[0].names:
             assert t.factor is not None
             steps.append(Step("1/s", factor_formula(t), number(t.factor)))
-        found = _applied(operation, last, t)
+        found, value = _rounded(_applied(operation, last, t), t)
         text = ", ".join(filter(None, (found.numbers.text, found.note)))
-        steps.append(Step(found.names.text.strip(), text, number(float(found.value))))
-        last = replace(found, numbers=Text(number(float(found.value))))
+        steps.append(Step(found.names.text.strip(), text, value))
+        last = replace(found, numbers=Text(value), note="")
     return steps
+
+
+def _rounded(found: Term, t: ElementNumbers) -> tuple[Term, str]:
+    """Return a result with its rounding to the dtype in which codes are computed, and as text."""
+    dtype, exact = t.convention.coding.coding_dtype, float(found.value)
+    value = np.float32(torch.tensor(exact).to(getattr(torch, dtype)).float())
+    if dtype in ("float32", "float64") or value == exact:
+        return found, number(exact)
+    note = f"rounded to {dtype}" + f", {found.note}" * bool(found.note)
+    text = Text(f"{found.numbers.text} = {number(exact)}")
+    return replace(found, numbers=text, value=value, note=note), number(float(value))
 
 
 def _applied(operation: Applied, last: Term, t: ElementNumbers) -> Term:
@@ -73,7 +88,11 @@ def _applied(operation: Applied, last: Term, t: ElementNumbers) -> Term:
 def _to_code(t: ElementNumbers) -> list[Step]:
     steps = [Step("round", f"round({number(t.unrounded)}), {rule(t)}", number(t.rounded))]
     if t.shift and not t.kernel.shift_first:
-        steps.append(Step("+ z", f"{number(t.rounded)} + {signed(t.shift)}", number(t.shifted)))
+        text = f"{number(t.rounded)} + {signed(t.shift)}"
+        exact = float(np.float32(t.rounded) + np.float32(t.shift))
+        if t.shifted != exact and not math.isnan(exact):
+            text += f" = {number(exact)}, rounded to {t.convention.coding.coding_dtype}"
+        steps.append(Step("+ z", text, number(t.shifted)))
     return steps
 
 
@@ -107,9 +126,9 @@ def _dequantized(t: ElementNumbers) -> str:
     }.get(t.decoding, "")
     if t.center is not None:
         words = f"{words} and the mean" if words else "the mean"
-    dtype = t.convention.decoding.decoding_dtype
-    if dtype != "float32":
-        words = "; ".join(filter(None, (words, f"each result rounded to {dtype}")))
+    dtype, last = t.convention.decoding.decoding_dtype, t.convention.decoding.value_dtype
+    rounded = f"each result rounded to {dtype}" if dtype != "float32" else f"rounded to {last}" if last != dtype else ""
+    words = "; ".join(filter(None, (words, rounded)))
     return ", ".join(filter(None, (_scaled_back(t), words)))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, run
+from quantcore.expressions import Expression, in_dtype, run
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
@@ -28,10 +28,23 @@ Slices = tuple[slice, ...]
 def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     """Return the numbers of one element.
 
+    >>> import quantcore as qc
+    >>> result = qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4))
+    >>> for step in qc.trace(result, (0, 0)).steps():
+    ...     print(step.name, step.formula, step.value, sep=" | ")
+    x |  | 0.5
+    scale s | max|x| / 7 = 2 / 7 | 0.2857143
+    zero point z | 0, symmetric and signed | 0
+    x / s | 0.5 / 0.2857143 | 1.7499999
+    round | round(1.7499999), half to even | 2
+    code q (clamp) | clamp(2, -8, 7) | 2
+    dequantized x̂ | 2 · 0.2857143 | 0.5714286
+    error x - x̂ | 0.5 - 0.5714286 | -0.0714286
+
     Raises:
         QuantError: the index is not in the tensor.
     """
-    shape, scheme, params = tuple(result.x.shape), result.scheme, result.params
+    shape, scheme, params = tuple(result.x.shape), result.computed, result.params
     at, blocked = _checked(index, shape), result.blocked_shape
     inside = at if blocked == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
     position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
@@ -72,7 +85,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
 
 def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
     """Compute the numbers from x to the code, in the order of the convention's kernel."""
-    params, scheme, kernel = result.params, result.scheme, KERNELS[convention.coding.kernel]
+    params, scheme, kernel = result.params, result.computed, KERNELS[convention.coding.kernel]
     scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, scheme))
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
     zero = params.raw is not None and inverse is None
@@ -83,7 +96,7 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     operand = (x if params.center is None else x - params.center) / convention.scale.divisor
     integer = isinstance(scheme.format, IntFormat)
     round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z)) if integer else half_even
-    found = replay(kernel, operand, s, z, round_)
+    found = replay(kernel, operand, s, z, round_, getattr(torch, convention.coding.coding_dtype))
     storage, is_zero = convention.storage, float(params.scale[place]) == 0
     if storage.quantize_with == "searched" or (storage.zero_scale == "searched" and is_zero):
         found |= dict.fromkeys(("quotient", "rounded", "shifted"), float(code))
@@ -99,12 +112,23 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
 
 
-def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
-    """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it."""
+def replay(
+    kernel: Kernel,
+    x: Tensor,
+    s: Tensor,
+    z: Tensor,
+    round_: Rounding = half_even,
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, Any]:
+    """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it.
+
+    Args:
+        dtype: what each operation is rounded to.
+    """
     numbers: dict[str, Any] = {name: np.float32(float(t)) for name, t in (("x", x), ("s", s), ("1/s", s), ("z", z))} | {"½": 0.5}
 
     def value(expression: Expression) -> float:
-        return float(run(expression, numbers))
+        return float(run(in_dtype(expression, dtype, {}), numbers))
 
     with np.errstate(all="ignore"):
         return {
