@@ -27,8 +27,8 @@ EXAMPLE = "example:"  # prefix of the addresses of shipped examples
 AGAIN = 600  # seconds; a URL is opened anew after at most this long
 MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and bytes that they may take
 HEADERS = 12  # memory that headers take once read, in multiples of their bytes; 100,000 tensors took 9
-# Bytes counted for a stored tensor at least, so that few large checkpoints are kept: it takes less, but each object makes
-# every collection of garbage longer, in which nobody is served; 100,000 tensors, by 0.1 s
+# Bytes counted for a stored tensor at least, so that few large checkpoints are kept: it takes less, but each
+# object makes every collection of garbage longer, in which nobody is served; 100,000 tensors, by 0.1 s
 TENSOR = 3000
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
@@ -97,9 +97,11 @@ class CheckpointLocation:
 
 
 def _counted(opened: OpenCheckpoint) -> int:
-    """Return the bytes that an open checkpoint takes at most; counting the objects of 100,000 tensors would take 5 s."""
+    """Return the bytes counted for an open checkpoint; to look at the objects of 100,000 tensors takes 5 s.
+
+    The largest alone is counted as no more than are kept: otherwise each run would read it again.
+    """
     checkpoint = opened.checkpoint
-    # the largest alone is kept: otherwise each run would read it again
     return max(HEADERS * checkpoint.counter.total, min(TENSOR * len(checkpoint.release.stored), MOST_BYTES))
 
 

@@ -69,7 +69,10 @@ def check_many(tensors: int, name: str) -> None:
         QuantError: there are too many.
     """
     if tensors > MAX_LISTED:
-        raise QuantError(f"{short(name)} has {tensors:,} tensors; at most {MAX_LISTED:,} are listed, so save fewer in one file.")
+        raise QuantError(
+            f"{short(name)} has {tensors:,} tensors; at most {MAX_LISTED:,} are listed, "
+            "so save fewer in one file."
+        )
 
 
 def check_claim(name: str, shape: tuple[int, ...], itemsize: int) -> int:
