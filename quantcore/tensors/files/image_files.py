@@ -109,7 +109,7 @@ def _opened(data: memoryview, name: str) -> Any:
 
 def _has_many_parts(data: memoryview) -> bool:
     """Tell whether a PNG has more chunks, or a JPEG more segments, than are read."""
-    is_png, is_jpeg = data[:4] == b"\x89PNG", data[:2] == b"\xff\xd8"
+    is_png, is_jpeg = bytes(data[:4]) == b"\x89PNG", bytes(data[:2]) == b"\xff\xd8"
     at, left = (8, MAX_CHUNKS) if is_png else (2, MAX_SEGMENTS)
     while left >= 0 and at + 8 <= len(data):
         if not is_png and not (is_jpeg and data[at] == 0xFF and data[at + 1] != 0xDA):
