@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from quantcore.conventions import ZERO_POINTS, SchemeFacts
 from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
@@ -61,10 +62,10 @@ def factor_formula(t: ElementNumbers) -> str:
         return said(line(t, "1/s"))
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
-    if t.factor == 0 and t.coded_scale == 0:
-        return "0, since the scale is stored as 0"
-    text = f"1 / {signed(t.coded_scale)}, float32"
-    if number(t.coded_scale) == number(t.scale):  # compared as text, NaN equals itself
+    own = next(line for line in t.coding if line.name == "1/s")
+    text = own.text + ", float32" * (own.line.dtype == torch.float32)
+    # compared as text, NaN equals itself
+    if number(t.coded_scale) == number(t.scale) or any(line.name == "divisor" for line in t.coding):
         return text
     if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
         return f"{text}; the scale before it is stored"
