@@ -85,7 +85,7 @@ class Reading(NamedTuple):
     def text(self) -> str:
         """How its result is computed from numbers, with what is said of them."""
         rounded, exact = "", self.term.value
-        if exact == exact != self.value:
+        if text_of(exact) != text_of(self.value):
             dtype = str(self.line.dtype).removeprefix("torch.")
             rounded = f"{text_of(exact)} → {text_of(self.value)} in {dtype}"
         formula = "" if rounded and self.term.numbers.text == text_of(exact) else self.term.numbers.text
@@ -209,7 +209,7 @@ class Program:
                 value = narrow(Element(terms.__getitem__, narrow=narrow).of(of).value)
             if isinstance(of, Where | Name) or (isinstance(of, Applied) and of.operation in _BOUNDS):
                 (operand,) = of.names
-                if value == terms[operand].value or (value != value and terms[operand].value != terms[operand].value):
+                if text_of(value) == text_of(terms[operand].value):
                     terms[line.name] = terms[operand]
                     continue
             found.append(Reading(line, term, value))
