@@ -189,7 +189,7 @@ class SearchCurve:
 
 
 def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> SearchCurve:
-    """Return the trials of the group at ``block``, or their means over all groups (of many, a regular sample).
+    """Return the trials of the group at ``block``, or their means over all (of many, a regular sample).
 
     Raises:
         QuantError: the scheme's range setting is not a search.

@@ -183,7 +183,7 @@ def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
 
 
 def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
-    """Return the indices on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
+    """Return the indices on the Pareto frontier, by rising bits: no other has fewer bits and more gain.
 
     ``gains``: higher is better, as for ``sqnr_db``; negate an error. NaN is never on the frontier.
     """

@@ -1,4 +1,4 @@
-"""A convention: one record per stage of the arithmetic, and the library call that it describes with its limits."""
+"""A convention: one record per stage of the arithmetic, and the library call it describes, with limits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -43,8 +43,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
 class Limit:
     """A limit of a library's call.
 
-    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported values;
-    ``words``: the library's rule, as a phrase that follows its name.
+    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported
+    values; ``words``: the library's rule, as a phrase that follows its name.
     """
 
     of: str
@@ -56,14 +56,14 @@ class Limit:
 class Convention:
     """What a library does beyond format, symmetry, granularity and range setting, stage by stage.
 
-    The defaults are the textbook's. ``variants``: what differs by granularity or by the dtype of x, as (at, choice,
-    value), where ``at`` is a granularity, a dtype, or both: "per_tensor", "bfloat16", "per_tensor bfloat16"; without one
-    for the dtype of x, the library computes as for float32. ``refused_dtypes``: dtypes of x that the call refuses, and its
-    words.
-    ``formats``: the kinds of format that the call supports. ``preset_only``: the call has no choice of format,
-    and only presets use it. ``reported_encodings``: what it also reports, see `quantcore.encoding`. ``library``,
-    ``version``, ``call``: what the record describes; ``sources``: (choice, where it is written or how it was
-    measured). `of`, `changed` and texts name a choice without its stage.
+    The defaults are the textbook's. ``variants``: what differs by granularity or by the dtype of x, as (at,
+    choice, value), where ``at`` is a granularity, a dtype, or both: "per_tensor", "bfloat16", "per_tensor
+    bfloat16"; without one for the dtype of x, the library computes as for float32. ``refused_dtypes``: dtypes
+    of x that the call refuses, and its words. ``formats``: the kinds of format that the call supports.
+    ``preset_only``: the call has no choice of format, and only presets use it. ``reported_encodings``: what
+    it also reports, see `quantcore.encoding`. ``library``, ``version``, ``call``: what the record describes;
+    ``sources``: (choice, where it is written or how it was measured). `of`, `changed` and texts name a choice
+    without its stage.
 
     >>> Convention.of("mine", kernel="B", eps=2**-23).coding.kernel
     'B'
@@ -103,7 +103,7 @@ class Convention:
 
     @cached_property
     def _hash(self) -> int:
-        # once: programs are kept by convention, and hashing every choice takes longer than running a small one
+        # once: programs are kept by convention, and to hash every choice takes longer than to run a small one
         return hash((self.name, *self._stages.values(), self.variants))
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class Convention:
         return dataclasses.replace(self, variants=(), **_staged(self._stages, changes))
 
     def in_dtype(self, dtype: str) -> "Convention":
-        """Return the convention with its choices for x of a dtype, such as "bfloat16", without those for other dtypes."""
+        """Return the convention with its choices for x of a dtype, such as "bfloat16", and not for others."""
         if not any(_dtype_of(at) for at, _, _ in self.variants):
             return self
         own, general, of_both = {}, [], []
@@ -228,7 +228,7 @@ HALF = ("bfloat16", "float16")
 def own_dtype(
     *choices: str, dtypes: tuple[str, ...] = HALF, at: str = ""
 ) -> tuple[tuple[str, str, str], ...]:
-    """Return the variants of choices of a dtype that are, for x of each of these dtypes, that dtype; ``at``: a granularity."""
+    """Return the variants of choices that are x's own dtype, if it is one of these; ``at``: a granularity."""
     return tuple((f"{at} {dtype}".strip(), choice, dtype) for dtype in dtypes for choice in choices)
 
 

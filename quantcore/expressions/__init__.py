@@ -1,4 +1,4 @@
-"""Arithmetic written once: as data that is run on tensors, traced on one element, and written as formula or code."""
+"""Arithmetic written once, as data: run on tensors, traced on one element, written as formula or code."""
 
 from quantcore.expressions.element import Element, Line, Term, Text, named, of_number, put, text_of, written
 from quantcore.expressions.nodes import (

@@ -88,8 +88,8 @@ def distribution(
 ) -> go.Figure:
     """Return the histogram of a block, with the values that its codes represent marked in it.
 
-    With several blocks, the bars are percentages, and all of x is drawn faintly in the background. For ``block``,
-    ``alone`` and ``whole`` see `distribution_data`.
+    With several blocks, the bars are percentages, and all of x is drawn faintly in the background. For
+    ``block``, ``alone`` and ``whole`` see `distribution_data`.
 
     Args:
         log: whether the axis of counts or percentages is logarithmic.
@@ -202,7 +202,7 @@ def _rug(shown: Array, theme: str) -> list[go.Scatter]:
 
 
 def _title(result: Quantized, data: DistributionData, shown: int) -> str:
-    """Which block is drawn, its range, how many of its elements are clipped, and what the background shows."""
+    """Which block is drawn, its range, how many elements are clipped, and what the background shows."""
     fmt, name = result.scheme.format, sentence(data.name)
     drawn = (
         "lines"

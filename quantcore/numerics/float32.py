@@ -25,31 +25,28 @@ def decimal(value: float) -> str:
 
 
 def apart(value: float, *limits: float, digits: int = 7) -> str:
-    """Return the number with as many significant digits, at least ``digits``, as show on which side of each limit it lies.
+    """Return the number with the digits, at least ``digits``, that show on which side of limits it is.
 
     >>> apart(8.25, 8.0), apart(8.9999998, 9.0), apart(19.97, 20.0, digits=3)
     ('8.25', '8.9999998', '19.97')
     """
+
+    def sides(of: float) -> list[tuple[bool, bool]]:
+        return [(of > limit, of < limit) for limit in limits]
+
     texts = (f"{value:.{more}g}" for more in range(digits, 17))
-    sides = [(value > limit, value < limit) for limit in limits]
-    told = (
-        text for text in texts if [(float(text) > limit, float(text) < limit) for limit in limits] == sides
-    )
-    return next(told, f"{value:.17g}")
+    return next((text for text in texts if sides(float(text)) == sides(value)), f"{value:.17g}")
 
 
 def before_rounding(value: float) -> str:
-    """Return the number, which is to be rounded, with seven significant digits, or with as many as show that it is no tie and
-    no integer.
+    """Return a number with seven significant digits, or enough to show it is no tie and no integer.
 
     >>> before_rounding(2.4999999), before_rounding(2.5)
     ('2.4999999', '2.5')
     """
-    return (
-        apart(value, *(way(2 * value) / 2 for way in (math.floor, math.ceil)))
-        if math.isfinite(value)
-        else f"{value:g}"
-    )
+    if not math.isfinite(value):
+        return f"{value:g}"
+    return apart(value, math.floor(2 * value) / 2, math.ceil(2 * value) / 2)
 
 
 # the dtypes of models that libraries compute in; any other is converted to float32
@@ -57,7 +54,8 @@ FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def as_floats(x: Any) -> Tensor:
-    """Return x as a tensor in its own dtype, if that is one of `FLOAT_DTYPES`, else as float32; not copied if it is one.
+    """Return x as a tensor in its own dtype, not copied, if that is one of `FLOAT_DTYPES`, else as float32.
+
 
     Lists and numbers have no dtype of their own: they become float32.
 

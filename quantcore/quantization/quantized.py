@@ -55,6 +55,12 @@ class Quantized:
         return found
 
     @property
+    def scale_dtype(self) -> torch.dtype:
+        """The dtype in which the library gives scales."""
+        found: torch.dtype = getattr(torch, self.computed.rules.scale.scale_dtype)
+        return found
+
+    @property
     def scale(self) -> Tensor:
         """Scales, float32, block form."""
         return self.params.scale

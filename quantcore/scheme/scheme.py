@@ -23,8 +23,8 @@ _NAMES = (*SYMMETRY, *GRANULARITIES, *RANGE_SETTINGS, *CONVENTIONS)
 class Scheme:
     """Format, symmetry, granularity, range setting and convention, and how the scales are stored.
 
-    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that tensor;
-    None keeps them as float32.
+    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that
+    tensor; None keeps them as float32.
 
     >>> str(Scheme())
     'int8 symmetric per_tensor min_max textbook'
@@ -45,7 +45,7 @@ class Scheme:
         return self.convention.at(self.granularity)
 
     def in_dtype(self, dtype: torch.dtype) -> "Scheme":
-        """Return the scheme whose convention says what its library does with x of a dtype; itself if nothing else.
+        """Return the scheme with its library's convention for x of a dtype; itself if that is no other.
 
         >>> print(Scheme.parse("int4 torchao").in_dtype(torch.float16).convention.scale.scale_precision)
         float16
@@ -90,7 +90,7 @@ class Scheme:
 
 
 def _read(word: str) -> tuple[str, object]:
-    """Return the field of a scheme that a word sets, and its value. Hyphens are accepted: per-channel, min-max."""
+    """Return the field of a scheme that a word sets, and its value; per-channel and min-max are words too."""
     head, bracket, rest = word.partition("(")
     written = head.replace("-", "_")
     if written in _NAMES:

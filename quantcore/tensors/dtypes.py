@@ -51,24 +51,25 @@ class Conversion:
     def overflow(self) -> str:
         """What is beyond the dtype, and what to do; empty if nothing is.
 
-        >>> rounded_to(torch.tensor([0.5, 70000]).numpy(), "float16")[1].overflow
-        '1 of 2 values is beyond float16, whose largest is 65504, and became ±∞; choose bfloat16, or scale the tensor down.'
+        >>> rounded_to(torch.tensor([0.5, 70000]).numpy(), "float16")[1].overflow.partition(";")[0]
+        '1 of 2 values is beyond float16, whose largest is 65504, and became ±∞'
         """
         if not self.beyond:
             return ""
         one = self.beyond == 1
         other = "bfloat16" if self.dtype == "float16" else "float32"
         return (
-            f"{self.beyond:,} of {count(self.elements, 'value')} {'is' if one else 'are'} beyond {self.dtype}, whose largest "
-            f"is {torch.finfo(DTYPES[self.dtype]).max:.6g}, and became ±∞; choose {other}, or scale the tensor down."
+            f"{self.beyond:,} of {count(self.elements, 'value')} {'is' if one else 'are'} beyond "
+            f"{self.dtype}, whose largest is {torch.finfo(DTYPES[self.dtype]).max:.6g}, and became ±∞; "
+            f"choose {other}, or scale the tensor down."
         )
 
 
 def rounded_to(x: npt.NDArray[Any], dtype: str) -> tuple[Tensor, Conversion]:
     """Return the values of x in a dtype of `DTYPES`, rounded half to even, and what that changed.
 
-    Values in half precision are float32 numbers. Numbers from halfway beyond the largest of the dtype become infinite, as in
-    torch. x is not copied if nothing is rounded.
+    Values in half precision are float32 numbers. Numbers from halfway beyond the largest of the dtype become
+    infinite, as in torch. x is not copied if nothing is rounded.
     """
     source = torch.from_numpy(x if x.flags.writeable else x.copy())
     wanted = DTYPES[dtype]
@@ -77,7 +78,9 @@ def rounded_to(x: npt.NDArray[Any], dtype: str) -> tuple[Tensor, Conversion]:
     result = torch.empty(source.shape, dtype=torch.float32)
     narrow, buffer = torch.empty(_CHUNK, dtype=wanted), torch.empty(_CHUNK, dtype=source.dtype)
     changed, beyond, largest = 0, 0, 0.0
-    for piece, out in zip(torch.split(source.reshape(-1), _CHUNK), torch.split(result.view(-1), _CHUNK), strict=True):
+    for piece, out in zip(
+        torch.split(source.reshape(-1), _CHUNK), torch.split(result.view(-1), _CHUNK), strict=True
+    ):
         out.copy_(narrow[: len(piece)].copy_(piece))
         change = torch.sub(out, piece, out=buffer[: len(piece)]).abs_()
         worst = float(change.max())
@@ -91,6 +94,6 @@ def rounded_to(x: npt.NDArray[Any], dtype: str) -> tuple[Tensor, Conversion]:
 
 
 def as_numpy(x: Tensor) -> npt.NDArray[Any]:
-    """Return the values of a tensor as an array; half precision as float32, which is exact: NumPy has no bfloat16."""
+    """Return the values of a tensor as an array; half precision exactly as float32: NumPy has no bfloat16."""
     found: npt.NDArray[Any] = (x.float() if x.is_floating_point() and x.itemsize == 2 else x).cpu().numpy()
     return found

@@ -61,17 +61,18 @@ def _rounding_matters(facts: SchemeFacts) -> bool:
 class CodingStage(Stage):
     """How an element becomes a code.
 
-    ================  ==============================================================================================
+    ================  ========================================================================================
     kernel            one of `KERNELS`; those that add ½ are for truncation (rounding="toward_zero")
-    rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
-                      seed "stochastic_7"; applies to codes: the zero_point is always rounded half to even
-    short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by its scale,
-                      which is raised to `StorageStage.min_divisor`
+    rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic",
+                      or with a seed "stochastic_7"; applies to codes: the zero_point is always rounded half
+                      to even
+    short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by
+                      its scale, which is raised to `StorageStage.min_divisor`
     coding_dtype      "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to
     clamp_min         for tensors of scales: the minimum of unclamped values
     overflow          "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without a clamp
     zero_replacement  for tensors of scales: replaces values that round to 0; a value of the format
-    ================  ==============================================================================================
+    ================  ========================================================================================
     """
 
     ALTERS = "codes"
@@ -139,13 +140,14 @@ def _decoding_matters(facts: SchemeFacts) -> bool:
 class DecodingStage(Stage):
     """How codes are dequantized.
 
-    ==============  ===============================================================================================
-    decoding        "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|) ·
-                    float32(1 / the format's max)
-    decoding_dtype  "float32" · "float64" · "float16" · "bfloat16": what each operation of dequantizing is rounded to
+    ==============  ==========================================================================================
+    decoding        "scaled" float32(q - z)·s · "divided" q / (the stored inverse) · "of_largest" (q · max|x|)
+                    · float32(1 / the format's max)
+    decoding_dtype  "float32" · "float64" · "float16" · "bfloat16": what each operation of dequantizing is
+                    rounded to
     value_dtype     the same: what the dequantized value is cast to
     code_bits       bits per code where codes are packed into a fraction of a bit; 0: the format's width
-    ==============  ===============================================================================================
+    ==============  ==========================================================================================
     """
 
     ALTERS = "values"

@@ -22,7 +22,7 @@ from quantcore.numerics import decimal
 _FLOAT32_MAX = "3.4e38"
 FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
 
-# Of a range of N steps: the scale, how it is computed where high - low overflows, and 1/s as hqq computes it, unbounded
+# Of a range of N steps: the scale, the same where high - low overflows, and 1/s as hqq computes it, unbounded
 N, WIDTH = Name("N"), HIGH - LOW
 OF_RANGE, SPLIT = WIDTH / N, HIGH / N - LOW / N
 INVERSE_OF_RANGE = N * (Number(1) / WIDTH)
@@ -162,10 +162,10 @@ def _divisor(facts: SchemeFacts) -> str:
 class ScaleStage(Stage):
     """How the scale is computed from the range; N = qmax - qmin.
 
-    ===================  ==============================================================================================
+    ===================  =====================================================================================
     center               for tensors of scales: "none" · "mean" their mean is subtracted first and added last
-    divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's max
-                         (NVFP4's 6)
+    divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's
+                         max (NVFP4's 6)
     symmetric_scale      a rule of `SYMMETRIC_SCALES`
     narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
     asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `INVERSE_OF_RANGE`
@@ -174,10 +174,11 @@ class ScaleStage(Stage):
     scale_dtype          the same: what the scale is cast to
     eps                  a smaller scale is replaced by ``eps_replacement``
     bad_scale            which scales are refused: "kept" none · "nan" · "nonfinite"
-    inverse              "of_scale" 1/s · "of_range" symmetric: see `inverse_of_range`, stored next to s · "of_levels"
-                         for quantized scales: (1 / the scale of the scales) / the value of the scale's code
+    inverse              "of_scale" 1/s · "of_range" symmetric: see `inverse_of_range`, stored next to s ·
+                         "of_levels" for quantized scales: (1 / the scale of the scales) / the value of the
+                         scale's code
     bad_inverse          for "of_range": "kept" · "one" NaN and infinity become 1
-    ===================  ==============================================================================================
+    ===================  =====================================================================================
     """
 
     center: Literal["none", "mean"] = choice(
@@ -205,7 +206,9 @@ class ScaleStage(Stage):
         {"infinite": "a range too wide for float32 gives an infinite scale"},
         _overflow_matters,
     )
-    scale_precision: Precision = choice("float32", "the precision of the scale", _precision, _precision_matters)
+    scale_precision: Precision = choice(
+        "float32", "the precision of the scale", _precision, _precision_matters
+    )
     scale_dtype: Precision = choice(
         "float32",
         "the dtype that scales are cast to",
@@ -286,15 +289,15 @@ def _quantize_with(facts: SchemeFacts) -> str:
 class StorageStage(Stage):
     """How scales are stored.
 
-    ==============  ================================================================================================
-    quantize_with   codes are computed with the parameters "stored" · "raw" before they are stored · "levels" the
-                    scale's code times the scale of the scales before it is stored · "searched" not computed, but
-                    chosen by the range setting's search
+    ==============  ==========================================================================================
+    quantize_with   codes are computed with the parameters "stored" · "raw" before they are stored · "levels"
+                    the scale's code times the scale of the scales before it is stored · "searched" not
+                    computed, but chosen by the range setting's search
     zero_scale      for a stored scale of 0: "zero_codes" every code is that of 0 · "kept" x is divided by 0 ·
                     "searched" the codes that the search chose, or the lowest if the scale of the scales is 0
     e8m0_min_as     the divisor of x for a stored scale of 2^-127; 0: the scale itself
     min_divisor     the smallest divisor of x
-    ==============  ================================================================================================
+    ==============  ==========================================================================================
     """
 
     ALTERS = "codes"

@@ -43,7 +43,7 @@ def _found(facts: SchemeFacts) -> bool:
 
 
 def _order_matters(facts: SchemeFacts) -> bool:
-    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor for float32 in float64."""
+    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor float32 in float64."""
     rules, qmin = facts.rules.zero_point, facts.fmt.qmin
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
     return _found(facts) and qmin != 0 and not exact
@@ -78,18 +78,20 @@ def _nan_matters(facts: SchemeFacts) -> bool:
 class ZeroPointStage(Stage):
     """How the zero point is computed from range and scale.
 
-    =============================  ====================================================================================
-    zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
-                                   dequantized as q·s + min and stored like the scales · "below" the same, but
-                                   -min, which is 0 or more, is stored
-    zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
-    zero_point_precision           "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to
+    =============================  ===========================================================================
+    zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low
+                                   itself, dequantized as q·s + min and stored like the scales · "below" the
+                                   same, but -min, which is 0 or more, is stored
+    zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference"
+                                   round(qmin - low/s)
+    zero_point_precision           "float32" · "float64" · "float16" · "bfloat16": what each operation is
+                                   rounded to
     zero_point_scale               "final" · "raw": before it was cast or replaced
     replaced_zero_point            for a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
     nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": qmin - (-2^31) in int32
     unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" the same for 8 and 16 bits, else
                                    floor((qmin+qmax)/2) · "zero"
-    =============================  ====================================================================================
+    =============================  ===========================================================================
     """
 
     zero_point_form: Literal["integer", "float", "float_rounded", "min", "below"] = choice(

@@ -31,8 +31,9 @@ WIDTH = 100
 def literal(x: Array | Tensor, module: str = "torch") -> str:
     """Return source that binds ``x`` to a tensor of x's shape and dtype, bit for bit.
 
-    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib. Above 64 kB
-    it reads the file quantscope.npz from the Export tab. In NumPy, which has no bfloat16, such a tensor is float32.
+    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib.
+    Above 64 kB it reads the file quantscope.npz from the Export tab. In NumPy, which has no bfloat16, such a
+    tensor is float32.
 
     >>> literal(torch.tensor([[0.1, -2.0]])), literal(torch.tensor(8.31, dtype=torch.bfloat16))
     ('x = torch.tensor([[0.1, -2.0]])', 'x = torch.tensor(8.3125, dtype=torch.bfloat16)')
@@ -67,7 +68,7 @@ def array_source(values: Array | Tensor, module: str = "torch") -> str:
 
 
 def number_texts(values: Array) -> list[str]:
-    """Return each element of a 1-D array as text: integers as such, floats with the fewest digits that are exact.
+    """Return each element of a 1-D array as text: integers as such, floats with the fewest exact digits.
 
     >>> number_texts(np.array([0.1, 1e-30], np.float32))
     ['0.1', '1e-30']
@@ -115,4 +116,8 @@ def _packed(values: Tensor, module: str) -> str:
     dtype = array.dtype.newbyteorder("<").str
     read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}").reshape({array.shape})'
     # copied, since torch warns about read-only memory
-    return read if module == "np" else f"torch.from_numpy({read}.copy()){'.view(torch.bfloat16)' if bits else ''}"
+    return (
+        read
+        if module == "np"
+        else f"torch.from_numpy({read}.copy()){'.view(torch.bfloat16)' if bits else ''}"
+    )
