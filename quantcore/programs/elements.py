@@ -116,7 +116,9 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         s = DIVISOR
     if stored and storage.zero_scale == "zero_codes":
         of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
-        yield ProgramLine("divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale"))
+        yield ProgramLine(
+            "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")
+        )
 
 
 def _value(c: Convention, decoding: str) -> Iterator[ProgramLine]:

@@ -165,7 +165,9 @@ class Program:
         bind(steps, found)
         return [found.get(name) for name in wanted]
 
-    def write(self, name: str, numbers: Mapping[str, Tensor | float | None], out: Tensor | None = None) -> Any:
+    def write(
+        self, name: str, numbers: Mapping[str, Tensor | float | None], out: Tensor | None = None
+    ) -> Any:
         """Return the result of a name for elements, computed in memory that is given; see `expressions.run`.
 
         Args:
@@ -216,7 +218,10 @@ class Program:
             names, numbers = Text(line.name, PRODUCT if "/" in line.name else ATOM), of_number(value)
             if of.names & of_elements:  # it is written as it is computed, and begins the next line
                 of_elements = of_elements | {line.name}
-                names, numbers = Text(term.names.text, LOOSE if line.name in self.given else term.names.binds), Text(numbers.text)
+                names, numbers = (
+                    Text(term.names.text, LOOSE if line.name in self.given else term.names.binds),
+                    Text(numbers.text),
+                )
             terms[line.name] = Term(names, numbers, names, value)
         return found
 

@@ -32,7 +32,12 @@ class Dequantizer(NamedTuple):
     def is_product(self) -> bool:
         """Whether a value is (q - z) · s in float32."""
         (line, *more) = self.program.lines
-        return line.of is DECODINGS["scaled"] and line.dtype == torch.float32 and not more and self.center is None
+        return (
+            line.of is DECODINGS["scaled"]
+            and line.dtype == torch.float32
+            and not more
+            and self.center is None
+        )
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
         """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
@@ -55,7 +60,12 @@ def dequantizer_of(params: QParams | None, fmt: Format, c: Convention) -> Dequan
 
 
 def decode(
-    codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format, dequantizer: Dequantizer
+    codes: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None,
+    out: Tensor,
+    fmt: Format,
+    dequantizer: Dequantizer,
 ) -> Tensor:
     """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None is 0.
 

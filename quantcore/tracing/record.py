@@ -91,20 +91,32 @@ class ElementNumbers:
     search: Searched | None = None
 
     x = _Of[float]("x", "The element.")
-    low = _Of[float | None]("low", "The lower end of the block's range; None where scale and zero_point are given.")
-    high = _Of[float | None]("high", "The upper end of the block's range; None where scale and zero_point are given.")
+    low = _Of[float | None](
+        "low", "The lower end of the block's range; None where scale and zero_point are given."
+    )
+    high = _Of[float | None](
+        "high", "The upper end of the block's range; None where scale and zero_point are given."
+    )
     scale = _Of[float]("s", "The scale, as stored.")
     zero_point = _Of[float]("z", "The zero point, as stored.")
     raw_scale = _Of[float | None]("raw", "The scale before it was quantized itself; None if it was not.")
     replaced = _Of[bool]("replaced", "Whether the convention replaced the scale that the range gave.")
     coded_scale = _Of[float]("divisor", "What x is divided by: in some libraries not the stored scale.")
-    shift = _Of[float]("shift", "The zero point that the code is computed with: in some libraries not the stored one.")
+    shift = _Of[float](
+        "shift", "The zero point that the code is computed with: in some libraries not the stored one."
+    )
     factor = _Of[float | None]("1/s", "What x is multiplied by if the kernel multiplies, else None.")
     center = _Of[float | None]("mean", "The mean that is subtracted first and added last; None if none is.")
     quotient = _Of[float]("quotient", "x, or what is left of it, divided by the scale or times its inverse.")
-    summed = _Of[float | None]("summed", "The quotient plus what is added before rounding; None if nothing is.")
-    rounded = _Of[float]("rounded", "The rounded number; for a float format or a codebook the value of the code.")
-    shifted = _Of[float]("shifted", "The code before it is brought into the format, or the value of the code.")
+    summed = _Of[float | None](
+        "summed", "The quotient plus what is added before rounding; None if nothing is."
+    )
+    rounded = _Of[float](
+        "rounded", "The rounded number; for a float format or a codebook the value of the code."
+    )
+    shifted = _Of[float](
+        "shifted", "The code before it is brought into the format, or the value of the code."
+    )
     code = _Of[int]("q", "The code.")
     dequantized = _Of[float]("x̂", "What the code is dequantized to.")
     error = _Of[float]("error", "x - x̂.")

@@ -17,7 +17,12 @@ from quantcore.tracing.record import ElementNumbers
 
 number = decimal  # how a trace writes a number
 _NONE = Text("")
-_FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
+_FIRST = (
+    "high",
+    "max|x|",
+    "extreme",
+    "qmin",
+)  # no formula has them where a negative number needs parentheses
 
 
 def signed(value: float) -> str:
@@ -29,7 +34,9 @@ def term(name: str, value: float | None, first: bool = False) -> Term:
     """Return a number of a line under its name; ``first``: it begins the line, so that it needs no parentheses."""
     assert value is not None
     names = Text(name, PRODUCT if "/" in name else ATOM)
-    return Term(names, Text(number(value), LOOSE if value < 0 and not first else ATOM), names, np.float32(value))
+    return Term(
+        names, Text(number(value), LOOSE if value < 0 and not first else ATOM), names, np.float32(value)
+    )
 
 
 def rule(t: ElementNumbers) -> str:
@@ -87,7 +94,9 @@ def formula(
     return Element(read).of(expression)
 
 
-def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
+def with_numbers(
+    expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None
+) -> str:
     """Return a formula in symbols, then with numbers."""
     return said(formula(expression, numbers, names))
 

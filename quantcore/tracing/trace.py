@@ -87,7 +87,10 @@ def _coded(
     quotient = float(before[kernel.subtracts].value)
     if kernel.fused:
         quotient = float(np.float32(known["x"]) * np.float32(known["1/s"]))
-    found: dict[str, Any] = {"quotient": quotient, "summed": float(before[-1].value) if kernel.shift_first else None}
+    found: dict[str, Any] = {
+        "quotient": quotient,
+        "summed": float(before[-1].value) if kernel.shift_first else None,
+    }
     storage, is_zero = convention.storage, known["s"] == 0
     if storage.quantize_with == "searched" or (storage.zero_scale == "searched" and is_zero):
         return dict.fromkeys(("quotient", "rounded", "shifted"), float(code)) | {"summed": None}, "searched"
@@ -106,9 +109,8 @@ def _coded(
 def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tuple[Reading, ...]:
     """Read the lines from the code to x̂."""
     dequantizer, fmt = result.dequantizer, result.scheme.format
-    integer = fmt.has_zero_point
-    code = known["q"]
-    terms = {"q": term("q", code if integer else float(fmt.table[code]), first=integer), "s": term("s", known["s"])}
+    q = known["q"] if isinstance(fmt, IntFormat) else float(fmt.table[known["q"]])
+    terms = {"q": term("q", q, first=isinstance(fmt, IntFormat)), "s": term("s", known["s"])}
     given = {"z": known["z"], "mean": known["mean"]}
     if dequantizer.number is not None:
         given[dequantizer.name] = float(dequantizer.number[place])
