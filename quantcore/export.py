@@ -69,7 +69,7 @@ def to_npz(result: Quantized) -> bytes:
 
 
 def to_safetensors(result: Quantized) -> bytes:
-    """Return a .safetensors file; its metadata contains the text of the scheme as ``scheme``, and the dtype of x."""
+    """Return a .safetensors file; its metadata has the scheme's text as ``scheme``, and the dtype of x."""
     return safetensors.torch.save(
         arrays(result), metadata={"scheme": str(result.scheme), "dtype": _dtype(result)}
     )
@@ -80,7 +80,7 @@ def _dtype(result: Quantized) -> str:
 
 
 def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """Return one line per row: floats with the fewest digits that round-trip as float32, integers as they are.
+    """Return one line per row: floats with the fewest digits that round-trip as float32, and integers.
 
     Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one
     line, a scalar one line with one number.

@@ -67,7 +67,9 @@ def _stored_scales(scales: Scheme, grid: tuple[int, ...], float_bits: int) -> in
     """Return the bits of scales that are quantized by a scheme of their own; ``float_bits``: of their mean."""
     inner = storage(scales, grid)
     bits = inner.codes
-    if not scales.range_setting.gives_parameters:  # else part of the scheme: MX blocks store no scale of their scales
+    if (
+        not scales.range_setting.gives_parameters
+    ):  # else part of the scheme: MX blocks store no scale of their scales
         bits += inner.scales + inner.zero_points
     return bits + float_bits * (scales.convention.scale.center == "mean")
 

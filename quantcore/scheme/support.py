@@ -28,7 +28,7 @@ _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "cod
 
 
 def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
-    """Return one sentence on why the scheme's library can't quantize x of this shape and dtype, or None if it can.
+    """Return a sentence on why the scheme's library can't quantize x of this shape and dtype; None if it can.
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -65,7 +65,8 @@ def _dtype_reason(convention: Convention, dtype: torch.dtype) -> str | None:
     name, refused = str(dtype).removeprefix("torch."), dict(convention.refused_dtypes)
     if name not in refused:
         return None
-    return f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as float32.'
+    remedy = "convert x to another dtype, such as float32."
+    return f'{full_name(convention)} does not support {name}: "{refused[name]}"; {remedy}'
 
 
 def _zero_point_reason(scheme: Scheme) -> str:

@@ -165,7 +165,8 @@ def opened(
                 total += size
                 if total * HEADERS > MOST_BYTES:  # it could not be kept, and each run would read it again
                     raise QuantError(
-                        f"The headers take more than {megabytes(MOST_BYTES // HEADERS)}, the limit here; open fewer files at once."
+                        f"The headers take more than {megabytes(MOST_BYTES // HEADERS)}, the limit here; "
+                        "open fewer files at once."
                     )
                 if total > asked:
                     asked = max(2 * total, 1 << 18)
