@@ -69,7 +69,7 @@ class ProgramLine:
         return f"{self.name} = {of}" + (f"  # {said.replace('torch.', '')}" if said else "")
 
 
-class Reading(NamedTuple):
+class ReadLine(NamedTuple):
     """A line read for one element: as it is written with its result in float32, and its result in the line's dtype."""
 
     line: ProgramLine
@@ -191,7 +191,7 @@ class Program:
             of = in_dtype(of, line.dtype, {name: own.dtype for name, own in before.items() if own.dtype})
         return placed(of, {name: self._expanded(own, known, absent) for name, own in before.items()})
 
-    def readings(self, known: Mapping[str, Term], absent: Collection[str] = ()) -> list[Reading]:
+    def readings(self, known: Mapping[str, Term], absent: Collection[str] = ()) -> list[ReadLine]:
         """Return the lines, read for one element, without those of known numbers, and bounds that change nothing.
 
         Args:
@@ -214,7 +214,7 @@ class Program:
                 if text_of(value) == text_of(terms[operand].value):
                     terms[line.name] = terms[operand]
                     continue
-            found.append(Reading(line, term, value))
+            found.append(ReadLine(line, term, value))
             names, numbers = Text(line.name, PRODUCT if "/" in line.name else ATOM), of_number(value)
             if of.names & of_elements:  # it is written as it is computed, and begins the next line
                 of_elements = of_elements | {line.name}

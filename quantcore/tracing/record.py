@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.formats import Format
-from quantcore.programs import Reading
+from quantcore.programs import ReadLine
 from quantcore.qparams import GroupSearch
 from quantcore.range_setting import RangeSetting, Search
 from quantcore.scheme import Scheme
@@ -85,8 +85,8 @@ class ElementNumbers:
     block: tuple[int, ...]
     bounds: tuple[tuple[int, int], ...]
     numbers: Mapping[str, Any]
-    coding: tuple[Reading, ...]
-    decoding: tuple[Reading, ...]
+    coding: tuple[ReadLine, ...]
+    decoding: tuple[ReadLine, ...]
     overflow: str | None
     search: Searched | None = None
 

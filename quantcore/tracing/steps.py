@@ -3,7 +3,7 @@
 from quantcore.conventions import Z
 from quantcore.expressions import ADD, MAXIMUM, Applied
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.programs import Reading
+from quantcore.programs import ReadLine
 from quantcore.tracing.record import ElementNumbers, Step
 from quantcore.tracing.searches import search_steps
 from quantcore.tracing.text import (
@@ -67,7 +67,7 @@ def _lines(t: ElementNumbers) -> list[Step]:
     return steps
 
 
-def is_bound(line: Reading) -> bool:
+def is_bound(line: ReadLine) -> bool:
     """Whether a line is the least of an unclamped value."""
     return isinstance(line.line.of, Applied) and line.line.of.operation is MAXIMUM and line.name in ("u", "v")
 

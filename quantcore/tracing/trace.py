@@ -12,7 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
-from quantcore.programs import Reading, code_program
+from quantcore.programs import ReadLine, code_program
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
@@ -58,7 +58,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
 
 def _code_lines(
     result: Quantized, known: dict[str, Any], code: int, place: Slices, convention: Convention
-) -> tuple[Reading, ...]:
+) -> tuple[ReadLine, ...]:
     """Read the lines from x to the code; adds the divisor, 1/s and the zero point that they take to what is known."""
     params, fmt, kernel = result.params, result.scheme.format, KERNELS[convention.coding.kernel]
     s, z = (float(p[place]) for p in coded_with(params, result.scheme))
@@ -79,7 +79,7 @@ def _code_lines(
 
 
 def _coded(
-    result: Quantized, coding: tuple[Reading, ...], known: dict[str, Any], convention: Convention
+    result: Quantized, coding: tuple[ReadLine, ...], known: dict[str, Any], convention: Convention
 ) -> tuple[dict[str, Any], str | None]:
     """Return the numbers of an element from the quotient to the code, and what became of a code that did not fit."""
     scheme, kernel, code = result.scheme, KERNELS[convention.coding.kernel], known["q"]
@@ -106,7 +106,7 @@ def _coded(
     return found, overflow
 
 
-def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tuple[Reading, ...]:
+def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tuple[ReadLine, ...]:
     """Read the lines from the code to x̂."""
     dequantizer, fmt = result.dequantizer, result.scheme.format
     q = known["q"] if isinstance(fmt, IntFormat) else float(fmt.table[known["q"]])
