@@ -83,7 +83,9 @@ def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterato
     factor = [*_divisor(c, dtype, stored)]
     divisor = DIVISOR if factor else S
     if kernel.inverse:
-        factor.append(ProgramLine("1/s", Number(1.0) / divisor, dtype, "", source))
+        # a float32 s has a float32 1/s in float64 too
+        of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
+        factor.append(ProgramLine("1/s", Number(1.0) / divisor, of_inverse, "", source))
     for at, step in enumerate(chain(kernel.unrounded)):
         of = step.operation(U if at else X, *step.operands[1:])
         if of.names & {"s", "1/s"}:  # once, since that is one operation

@@ -92,10 +92,14 @@ class ReadLine(NamedTuple):
         return ", ".join(filter(None, (formula, self.term.note, rounded)))
 
 
+def _wide(term: Term) -> Term:
+    return replace(term, value=np.float64(term.value))
+
+
 class Program:
     """Lines in their order; a name that is bound again has its new result from there on.
 
-    ``given``: the names of what it starts from, float32; ``constants``: numbers by name; ``integers``: the names whose
+    ``given``: the names of what it starts from, float32 or float64; ``constants``: numbers by name; ``integers``: the names whose
     results at the end are integers of 32 bits.
     """
 
@@ -108,7 +112,7 @@ class Program:
     ) -> None:
         self.lines, self.given, self.constants = tuple(lines), tuple(given), dict(constants)
         self.integers = frozenset(integers)
-        self._steps: dict[tuple[tuple[str, ...], tuple[str, ...]], _Steps] = {}
+        self._steps: dict[tuple[tuple[str, ...], tuple[str, ...], torch.dtype], _Steps] = {}
         self._whole: dict[tuple[str, ...], Expression] = {}
 
     def __str__(self) -> str:
@@ -157,7 +161,8 @@ class Program:
         Args:
             numbers: what the program starts from, or also numbers of other names, float32, which are then not computed.
         """
-        key = (wanted, tuple(numbers))
+        wide = any(number.dtype == torch.float64 for number in numbers.values())
+        key = (wanted, tuple(numbers), torch.float64 if wide else torch.float32)
         steps = self._steps.get(key)
         if steps is None:
             steps = self._steps[key] = self._compiled(*key)
@@ -204,7 +209,8 @@ class Program:
             if line.name in known and line.name not in self.given:
                 continue
             of = without(line.of, *absent) if line.of.names.intersection(absent) else line.of
-            term = Element(terms.__getitem__).of(of)
+            read = terms if line.dtype != torch.float64 else {one: _wide(terms[one]) for one in of.names}
+            term = Element(read.__getitem__).of(of)
             value = term.value
             if line.dtype in HALF:
                 narrow = to(line.dtype).on_numbers
@@ -225,8 +231,8 @@ class Program:
             terms[line.name] = Term(names, numbers, names, value)
         return found
 
-    def _compiled(self, wanted: tuple[str, ...], numbers: tuple[str, ...]) -> _Steps:
-        dtypes, steps = dict.fromkeys(numbers, torch.float32), []
+    def _compiled(self, wanted: tuple[str, ...], numbers: tuple[str, ...], given: torch.dtype) -> _Steps:
+        dtypes, steps = dict.fromkeys(numbers, given), []
         lines, kept = self.needed(wanted, set(numbers) - set(self.given)), set(wanted) | set(self.constants)
         for at, line in enumerate(lines):
             of = line.of if line.dtype is None else in_dtype(line.of, line.dtype, dtypes)
@@ -259,4 +265,7 @@ class Program:
                 return found
             return replace(found, value=kind(found.value))
 
-        return Element(term).of(line.of)
+        found = Element(term).of(line.of)
+        if line.dtype in HALF:
+            found = replace(found, value=Element(term).of(in_dtype(line.of, line.dtype, {})).value)
+        return found

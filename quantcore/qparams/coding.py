@@ -73,10 +73,10 @@ def decode(
     """
     if isinstance(fmt, IntFormat):
         return unscale(codes, scale, zero_point, dequantizer, out)
-    if out.is_contiguous():
+    if out.is_contiguous() and out.dtype == torch.float32:
         fmt.decode_(codes, out)
     else:
-        out.copy_(fmt.decode_(codes, like(out, "decoded")))
+        out.copy_(fmt.decode_(codes, like(codes, "decoded")))
     return unscale(out, scale, zero_point, dequantizer)
 
 

@@ -136,8 +136,8 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
 def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
-    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: of x, if it holds such
-    already.
+    x of bfloat16 and float16 become float32 numbers of the same value, and so does float64, rounded, unless
+    the library computes in it; ``dtype``: of x, if it holds such already.
 
     Raises:
         QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
@@ -147,7 +147,9 @@ def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
     refused = _dtype_reason(scheme.convention, dtype)
     if refused:
         raise QuantError(refused)
-    return as_float32(x), scheme.in_dtype(dtype), dtype
+    own = scheme.in_dtype(dtype)
+    wide = own.rules.coding.coding_dtype == "float64" and dtype == torch.float64
+    return x.to(torch.float64) if wide else as_float32(x), own, dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:

@@ -72,7 +72,8 @@ class _Of(Generic[T]):
 class ElementNumbers:
     """One element: where it is, its numbers by name, and the lines of its program from x to x̂. Floats are float32 values.
 
-    ``convention``: the record in use, with the variant of this granularity, block and dtype; ``block``: position in the grid
+    ``scheme``: with what its library does in the dtype of x; ``convention``: the record in use, with the variant of this
+    granularity and block; ``block``: position in the grid
     of blocks; ``bounds``: (start, stop) of the block along each axis; ``coding``, ``decoding``: the lines of the code and of
     x̂; ``search``: what one of ggml's searches did, else None. ``overflow``: "saturate" or "wrap" where that changed the
     code, "searched" where a search chose it, "cast" where NaN or a number too large went through the library's cast,

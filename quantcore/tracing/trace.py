@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from quantcore.conventions import KERNELS, Convention
@@ -29,13 +30,12 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     Raises:
         QuantError: the index is not in the tensor.
     """
-    shape, scheme, params = tuple(result.x.shape), result.scheme, result.params
+    shape, scheme, params = tuple(result.x.shape), result.computed, result.params
     at, blocked = _checked(index, shape), result.blocked_shape
     inside = at if blocked == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
     position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
     place = tuple(slice(p, p + 1) for p in position)
-    own = result.computed
-    convention = convention_of(own.rules, Region((), place, ()), scheme.granularity, blocked)
+    convention = convention_of(scheme.rules, Region((), place, ()), scheme.granularity, blocked)
     code = int(result.codes[at])
     known = {
         name: None if tensor is None else tensor[place].item()
@@ -46,27 +46,27 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     }  # fmt: skip
     mean = None if params.center is None else float(params.center)
     known |= {"x": float(result.x[at]), "mean": mean, "q": code, "replaced": bool(known["replaced"])}
-    coding = _code_lines(result, known, code, place, convention)
+    coding = _code_lines(result, known, at, place, convention)
     found, overflow = _coded(result, coding, known, convention)
     known |= found
     decoding = _value_lines(result, known, place)
     known["x̂"] = float(decoding[-1].value)
-    known["error"] = float(np.float32(known["x"]) - np.float32(known["x̂"]))
+    known["error"] = float(result.x[at] - torch.tensor(known["x̂"], dtype=result.x.dtype))
     bounds, search = block_bounds(blocked, result.block, position), searched(result, position, inside)
     return Trace(at, scheme, convention, position, bounds, known, coding, decoding, overflow, search)
 
 
 def _code_lines(
-    result: Quantized, known: dict[str, Any], code: int, place: Slices, convention: Convention
+    result: Quantized, known: dict[str, Any], at: tuple[int, ...], place: Slices, convention: Convention
 ) -> tuple[ReadLine, ...]:
     """Read the lines from x to the code; adds the divisor, 1/s and the zero point that they take to what is known."""
     params, fmt, kernel = result.params, result.scheme.format, KERNELS[convention.coding.kernel]
-    s, z = (float(p[place]) for p in coded_with(params, result.scheme))
-    inverse = None if params.inverse is None or not kernel.inverse else float(params.inverse[place])
-    round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else z) if fmt.has_zero_point else half_even
+    s, z = (_number(p[place]) for p in coded_with(params, result.computed))
+    inverse = None if params.inverse is None or not kernel.inverse else _number(params.inverse[place])
+    round_ = _rounding_of(result, known["q"], 0.0 if kernel.shift_first else z) if fmt.has_zero_point else half_even
     is_stored = params.raw is not None and params.inverse is None
     program = code_program(fmt, convention, stored=is_stored, round_=round_)
-    terms = {"x": term("x", known["x"], first=True), "s": term("s", s), "z": term("z", z)}
+    terms = {"x": term("x", _number(result.x[at]), first=True), "s": term("s", s), "z": term("z", z)}
     absent = [] if known["mean"] is not None else ["mean"]
     if known["mean"] is not None:
         terms["mean"] = term("mean", known["mean"])
@@ -82,7 +82,7 @@ def _coded(
     result: Quantized, coding: tuple[ReadLine, ...], known: dict[str, Any], convention: Convention
 ) -> tuple[dict[str, Any], str | None]:
     """Return the numbers of an element from the quotient to the code, and what became of a code that did not fit."""
-    scheme, kernel, code = result.scheme, KERNELS[convention.coding.kernel], known["q"]
+    scheme, kernel, code = result.computed, KERNELS[convention.coding.kernel], known["q"]
     before = [line for line in coding if line.name == "u" and not is_bound(line)]
     quotient = float(before[kernel.subtracts].value)
     if kernel.fused:
@@ -110,15 +110,20 @@ def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tup
     """Read the lines from the code to x̂."""
     dequantizer, fmt = result.dequantizer, result.scheme.format
     q = known["q"] if isinstance(fmt, IntFormat) else float(fmt.table[known["q"]])
-    terms = {"q": term("q", q, first=isinstance(fmt, IntFormat)), "s": term("s", known["s"])}
+    terms = {"q": term("q", q, first=isinstance(fmt, IntFormat)), "s": term("s", _number(result.scale[place]))}
     given = {"z": known["z"], "mean": known["mean"]}
     if dequantizer.number is not None:
-        given[dequantizer.name] = float(dequantizer.number[place])
+        given[dequantizer.name] = _number(dequantizer.number[place])
     absent = [name for name, value in given.items() if value is None]
     if not known["z"] and not result.computed.rules.zero_point.is_min:
         absent.append("z")
     terms |= {name: term(name, value) for name, value in given.items() if name not in absent}
     return tuple(dequantizer.program.readings(terms, absent))
+
+
+def _number(tensor: Tensor) -> float:
+    """Return a number, float64 if it is one of float64."""
+    return np.float64(tensor.item()) if tensor.dtype == torch.float64 else float(tensor)
 
 
 def _rounding_of(result: Quantized, code: int, added: float) -> Rounding:

@@ -277,12 +277,12 @@ def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
         low = f32(-k * float(high) / (255 - k))
         exact = (float(high) - float(low)) / 255
         differ += np.rint(float(low) / exact) != np.rint(low / f32(exact))
-        result = qc.apply(np.array([[low, high]]), qc.Scheme.parse(f"int8 asymmetric {name}"))
+        result = qc.apply(np.array([[low, high]], f32), qc.Scheme.parse(f"int8 asymmetric {name}"))
         (step,) = [s for s in qc.trace(result, (0, 1)).steps() if s.name == "zero point z"]
         assert proved(step, qc.trace(result, (0, 1))), step
     assert differ > 5
     for size in (1e-6, 1e-20, 1e-37, 1e-42, 3e-44):  # where the scale is replaced
-        t = qc.trace(qc.apply(np.array([[-0.7, 1.9]]) * size, qc.Scheme.parse(f"int8 asymmetric {name}")), (0, 1))
+        t = qc.trace(qc.apply(np.array([[-0.7 * size, 1.9 * size]], f32), qc.Scheme.parse(f"int8 asymmetric {name}")), (0, 1))
         with np.errstate(all="ignore"):
             assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()
 
