@@ -133,8 +133,8 @@ def named(name: str, value: Value) -> Term:
 class Element:
     """Reads expressions on single numbers, and collects a line for each `Let`.
 
-    ``read``: returns the number of a name; it may read a file, or other expressions. ``lines``: added to. ``narrow``: rounds
-    each result to a dtype.
+    ``read``: returns the number of a name; it may read a file, or other expressions. ``lines``: added to.
+    ``narrow``: rounds each result to a dtype.
     """
 
     def __init__(

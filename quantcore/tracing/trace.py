@@ -64,7 +64,9 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     known |= found
     decoding = _value_lines(result, known, place)
     known["x̂"] = float(decoding[-1].value)
-    known["error"] = float(result.x[at] - torch.tensor(known["x̂"], dtype=result.x.dtype))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error, last = np.float64(known["x"]) - np.float64(known["x̂"]), decoding[-1].value
+        known["error"] = float(error if isinstance(last, np.float64) else np.float32(error))
     bounds, search = block_bounds(blocked, result.block, position), searched(result, position, inside)
     return Trace(at, scheme, convention, position, bounds, known, coding, decoding, overflow, search)
 
@@ -124,7 +126,7 @@ def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tup
     dequantizer, fmt = result.dequantizer, result.scheme.format
     q = known["q"] if isinstance(fmt, IntFormat) else float(fmt.table[known["q"]])
     terms = {"q": term("q", q, first=isinstance(fmt, IntFormat)), "s": term("s", _number(result.scale[place]))}
-    given = {"z": known["z"], "mean": known["mean"]}
+    given = {"z": _number(result.params.zero_point[place]), "mean": known["mean"]}
     if dequantizer.number is not None:
         given[dequantizer.name] = _number(dequantizer.number[place])
     absent = [name for name, value in given.items() if value is None]
