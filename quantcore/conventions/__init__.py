@@ -18,7 +18,7 @@ from quantcore.conventions.record import (
     Convention,
     Limit,
 )
-from quantcore.conventions.stages.coding import DECODINGS
+from quantcore.conventions.stages.coding import DECODINGS, CodingStage
 from quantcore.conventions.stages.scale import (
     INVERSE_OF_RANGE,
     LARGEST_INVERSE,

@@ -141,9 +141,15 @@ class Program:
         return name in self._last
 
     def changed(self, name: str, of: Expression, why: str) -> "Program":
-        """Return the program with another expression in the last line that binds a name: what if it were so."""
-        old = self.line(name)
-        lines = (replace(line, of=of, why=why, source="") if line is old else line for line in self.lines)
+        """Return the program with another expression in the last line that binds a name: what if it were so.
+
+        A name that the program starts from is changed before the first line: ``of`` is computed from what is given.
+        """
+        if name in self.given:
+            lines = (ProgramLine(name, of, why=why), *self.lines)
+        else:
+            old = self.line(name)
+            lines = tuple(replace(one, of=of, why=why, source="") if one is old else one for one in self.lines)
         return Program(lines, self.given, self.constants, self.integers)
 
     def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:
@@ -180,13 +186,18 @@ class Program:
                 then not computed.
         """
         absent = tuple(one for one, number in numbers.items() if number is None)
+        return run(self.whole(name, tuple(numbers), absent), {**self.constants, **numbers}, out)
+
+    def whole(self, name: str, numbers: tuple[str, ...], absent: tuple[str, ...] = ()) -> Expression:
+        """Return the result of a name as one expression of numbers by these names and constants; see `write`."""
         key = (name, *numbers, *absent)
         expression = self._whole.get(key)
         if expression is None:
             known = frozenset(numbers) - set(self.given)
-            expression = Name(name) if name in numbers else self._expanded(self.line(name), known, absent)
+            as_given = name in known or not self.binds(name)
+            expression = Name(name) if as_given else self._expanded(self.line(name), known, absent)
             self._whole[key] = expression
-        return run(expression, {**self.constants, **numbers}, out)
+        return expression
 
     def _expanded(self, line: ProgramLine, known: frozenset[str], absent: tuple[str, ...]) -> Expression:
         """Return a line in what is known; that is taken in the dtype that it has."""
