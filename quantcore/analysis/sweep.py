@@ -98,6 +98,13 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
 
     Memory does not grow with the number of schemes: a result is dropped once it is measured. Closing the
     iterator stops the work after the running schemes.
+
+    >>> import quantcore as qc
+    >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    >>> for row in qc.sweep_rows(x, [qc.Scheme.parse("int8"), qc.Scheme.parse("int4 per_group(32)")]):
+    ...     print(row.scheme.format, qc.decibels(row.report.sqnr_db))
+    int4 20.2 dB
+    int8 40.5 dB
     """
     x, dtype = held(x)
     tasks = enumerate(schemes)
