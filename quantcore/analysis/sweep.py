@@ -101,10 +101,11 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
 
     >>> import quantcore as qc
     >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
-    >>> for row in qc.sweep_rows(x, [qc.Scheme.parse("int8"), qc.Scheme.parse("int4 per_group(32)")]):
+    >>> schemes = [qc.Scheme.parse("int8"), qc.Scheme.parse("int4 per_group(32)")]
+    >>> for row in qc.sweep_rows(x, schemes, workers=1):
     ...     print(row.scheme.format, qc.decibels(row.report.sqnr_db))
-    int4 20.2 dB
     int8 40.5 dB
+    int4 20.2 dB
     """
     x, dtype = held(x)
     tasks = enumerate(schemes)
