@@ -14,9 +14,7 @@ _LARGE = 256  # elements of a block, from which it is cut
 _TALL = 64  # rows, from which NumPy looks down columns in half of the time
 
 
-def ends(
-    x: Tensor, blocks: Blocks, of_magnitude: bool = False, first: bool = False
-) -> tuple[Tensor, Tensor]:
+def ends(x: Tensor, blocks: Blocks, of_magnitude: bool = False, first: bool = False) -> tuple[Tensor, Tensor]:
     """Return the lowest and the highest element of every block, in block form.
 
     Args:

@@ -154,7 +154,9 @@ class Program:
             lines = (ProgramLine(name, of, why=why), *self.lines)
         else:
             old = self.line(name)
-            lines = tuple(replace(one, of=of, why=why, source="") if one is old else one for one in self.lines)
+            lines = tuple(
+                replace(one, of=of, why=why, source="") if one is old else one for one in self.lines
+            )
         return Program(lines, self.given, self.constants, self.integers)
 
     def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:
