@@ -47,11 +47,11 @@ def half_precision(context: Context) -> Iterator[Finding]:
     }
     worst = next((part for part, one in alone.items() if one and one[1] - now >= MOST * (then - now)), "")
     dtype, differ = str(result.dtype).removeprefix("torch."), int(torch.count_nonzero(found.codes != result.codes))
-    most = f", which costs most in the {worst}" if worst and len(own) > 1 else ""
+    most = f" (most in the {worst})" if worst and len(own) > 1 else ""
     yield half_precision.finding(
-        f"{context.scheme.convention.name} computes {joined(list(own))} in {dtype}{most}. In float32, {differ:,} of "
-        f"{count(result.codes.numel(), 'code')} would differ and the SQNR would be {decibels(then)} instead of "
-        f"{decibels(now)}: quantize x.float(), and cast the values to {dtype}.",
+        f"Computing {joined(list(own))} in {dtype}, as {context.scheme.convention.name} does, costs precision{most}: in float32, "
+        f"{differ:,} of {count(result.codes.numel(), 'code')} differ and the SQNR is {decibels(then)}, not {decibels(now)}. "
+        "Quantize x.float() and cast the values back.",
         severity="warning" if then - now >= BETTER_DB else "note",
         facts={"dtype": dtype, "worst": worst, "differ": differ, "then_db": then, "now_db": now},
     )
