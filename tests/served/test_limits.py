@@ -67,7 +67,7 @@ def server(tmp_path_factory):
 
 def connect(server):
     host, _, port = server.host.partition(":")
-    return socket.create_connection((host, int(port)), timeout=60)
+    return socket.create_connection((host, int(port)), timeout=120)
 
 
 def wait_until_closed(connection):
@@ -77,7 +77,7 @@ def wait_until_closed(connection):
 
 
 def is_well(server):
-    with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=120) as answer:
         return answer.read() == b"ok"
 
 
@@ -177,14 +177,14 @@ def test_a_link_beyond_64_kb_is_refused_in_words(server, length, status, piece):
 
 
 def test_a_head_beyond_128_kb_is_refused(server):
-    reader = http.client.HTTPConnection(server.host, timeout=10)
+    reader = http.client.HTTPConnection(server.host, timeout=120)
     reader.request("GET", f"/?t={'a' * 10**6}")
     assert reader.getresponse().status == 400
     assert is_well(server)
 
 
 def test_a_route_that_fails_answers_one_sentence_and_logs_one_line(server):
-    reader = http.client.HTTPConnection(server.host, timeout=10)
+    reader = http.client.HTTPConnection(server.host, timeout=120)
     reader.request("GET", "/broken?secret=1")
     answer = reader.getresponse()
     request = answer.headers["x-request-id"]
@@ -200,7 +200,7 @@ def test_a_route_that_fails_answers_one_sentence_and_logs_one_line(server):
 
 
 def test_streamlits_own_metrics_are_closed(server):
-    reader = http.client.HTTPConnection(server.host, timeout=10)
+    reader = http.client.HTTPConnection(server.host, timeout=120)
     reader.request("GET", "/_stcore/metrics")
     assert reader.getresponse().status == 404
 
@@ -269,7 +269,7 @@ class Uploader:
 
     def __init__(self, server, visitor):
         self.server, self.session = server, visitor.session
-        with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=10) as answer:
+        with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=120) as answer:
             self.token = answer.headers["set-cookie"].partition("=")[2].partition(";")[0]
 
     def head(self, name, length, method="PUT"):

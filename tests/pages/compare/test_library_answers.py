@@ -1,8 +1,7 @@
 """Compare → Libraries without a browser: what the page answers about two libraries, and how it leads on."""
 
 import pytest
-from app_page import said
-from places import MAIN
+from app_page import said, the_app
 from streamlit.testing.v1 import AppTest
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -17,7 +16,7 @@ EXAMPLES = {
 
 
 def opened(**link: str) -> AppTest:
-    at = AppTest.from_file(str(MAIN), default_timeout=60)
+    at = the_app()
     for key, value in link.items():
         at.query_params[key] = value
     return at.run().switch_page("compare/libraries/page.py").run()
