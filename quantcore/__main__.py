@@ -72,14 +72,15 @@ def _check(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m quantcore",
-        description="Check a quantized checkpoint, compare it with another, or find what a model loses under several schemes.",
+        description="Check a quantized checkpoint, compare it with another, or find what a model loses under "
+        "several schemes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
         "check",
         help="report what is wrong with a checkpoint",
-        description="Read a checkpoint and report what is wrong or suspicious: damaged files, missing tensors, scales "
-        "and zero points that contradict the config, incorrectly packed codes.",
+        description="Read a checkpoint and report what is wrong or suspicious: damaged files, missing "
+        "tensors, scales and zero points that contradict the config, incorrectly packed codes.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -92,9 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser(
         "compare",
         help="report how two checkpoints differ, tensor by tensor",
-        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, errors and "
-        "the worst blocks of each tensor, tensors without a partner, and rows in a different order. GGUF and Hugging "
-        "Face names are mapped to each other.",
+        description="Compare a checkpoint with another, such as the one that it was quantized from: SQNR, "
+        "errors and the worst blocks of each tensor, tensors without a partner, and rows in a different "
+        "order. GGUF and Hugging Face names are mapped to each other.",
         epilog=COMPARE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,10 +1,12 @@
 """A result as a file: .npz and .safetensors of all its arrays, .csv of one of them, an ONNX model.
 
-The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. The text of
-the scheme is included, so that the file says how its codes were computed.
+The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. x,
+scale and dequantized have the dtypes in which the library takes and gives them; NumPy has no bfloat16, of
+which a .npz has the values as float32. The text of the scheme and the dtype of x are included, so that the
+file says how its codes were computed.
 
-In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear computes
-saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
+In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear
+computes saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
 
 ==========  ===========  =======
 bits        tensor type  opset
@@ -25,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, KERNELS, TEXTBOOK
@@ -33,20 +36,20 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
 from quantcore.quantization import Quantized, quantize
 from quantcore.scheme import Scheme
-from quantcore.tensors import number_texts
+from quantcore.tensors import as_numpy, number_texts
 
 # width of the type -> the first opset that has it, and the IR version of that opset
 _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
 
 
 def arrays(result: Quantized) -> dict[str, Tensor]:
-    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major."""
+    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major, in their dtypes."""
     found = {
-        "x": result.x,
+        "x": result.x.to(result.dtype),
         "codes": result.codes,
-        "scale": result.scale,
+        "scale": result.scale.to(result.scale_dtype),
         "zero_point": result.params.zero_point,
-        "dequantized": result.dequantized,
+        "dequantized": result.dequantized.to(result.value_dtype),
     }
     return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
 
@@ -54,21 +57,30 @@ def arrays(result: Quantized) -> dict[str, Tensor]:
 def to_npz(result: Quantized) -> bytes:
     """Return an uncompressed .npz file, which can be loaded with ``allow_pickle=False``.
 
-    In addition to the arrays it contains ``scheme``, a string of shape ().
+    In addition to the arrays it contains ``scheme`` and ``dtype``, that of x, strings of shape ().
     """
     file = io.BytesIO()
-    named: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays(result).items()}
-    np.savez(file, **named, scheme=np.array(str(result.scheme)))
+    every = arrays(result).items()
+    named: dict[str, Any] = {
+        name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in every
+    }
+    np.savez(file, **named, scheme=np.array(str(result.scheme)), dtype=np.array(_dtype(result)))
     return file.getvalue()  # shares the buffer: no copy
 
 
 def to_safetensors(result: Quantized) -> bytes:
-    """Return a .safetensors file; its metadata contains the text of the scheme as ``scheme``."""
-    return safetensors.torch.save(arrays(result), metadata={"scheme": str(result.scheme)})
+    """Return a .safetensors file; its metadata contains the text of the scheme as ``scheme``, and the dtype of x."""
+    return safetensors.torch.save(
+        arrays(result), metadata={"scheme": str(result.scheme), "dtype": _dtype(result)}
+    )
+
+
+def _dtype(result: Quantized) -> str:
+    return str(result.dtype).removeprefix("torch.")
 
 
 def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """Return one line per row: float32 with the fewest digits that round-trip, integers as they are.
+    """Return one line per row: floats with the fewest digits that round-trip as float32, integers as they are.
 
     Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one
     line, a scalar one line with one number.
@@ -76,7 +88,7 @@ def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
     >>> to_csv(np.array([[0.1, -2.0], [1e-7, 3.0]], np.float32))
     '0.1,-2.0\\n1e-07,3.0\\n'
     """
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    array = as_numpy(values.detach()) if isinstance(values, Tensor) else values
     rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
     return "".join(f"{','.join(number_texts(row))}\n" for row in rows)
 
@@ -89,8 +101,8 @@ def to_onnx(result: Quantized) -> bytes:
     the metadata.
 
     Raises:
-        QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is not an
-            integer format, or the package onnx is not installed.
+        QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is
+            not an integer format, or the package onnx is not installed.
     """
     bits = _type_bits(result)
     _check_same_codes(result, bits)
@@ -132,8 +144,8 @@ def _type_bits(result: Quantized) -> int:
     z = result.params.zero_point
     if z.is_floating_point():
         raise QuantError(
-            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a float; "
-            "choose another convention."
+            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a "
+            "float; choose another convention."
         )
     bits = min(width for width in _OPSETS if width >= fmt.bits)
     bounds = IntFormat(bits, fmt.signed)

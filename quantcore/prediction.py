@@ -171,7 +171,7 @@ def _mark_integer(text: str, t: Trace, asked: str, errors: Iterable[Answer]) -> 
     if value != value.to_integral_value():
         sentence = f"{_NAMES[asked].capitalize()} is an integer: round it. {how}"
         return [Mark(text, "not an integer", sentence, answer)]
-    marks = [Mark(text, e.mistake.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
+    marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
     off = "high" if value > correct else "low"
     last = ("off by one", f"Too {off} by one. {how}") if abs(value - correct) == 1 else ("wrong", how)
     return marks or [Mark(text, *last, answer)]
@@ -186,7 +186,7 @@ def _mark_scale(text: str, t: Trace, asked: str, errors: Iterable[Answer]) -> li
     if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, t.scale):
         more = f"Correct as far as it goes; give {LEAST_DIGITS} significant digits."
         return [Mark(text, "too few digits", more, answer)]
-    marks = [Mark(text, e.mistake.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
+    marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
     return marks or [Mark(text, "wrong", correct_steps(t, asked), answer)]
 
 

@@ -76,7 +76,7 @@ match step:
             rows.append(
                 {
                     "bits": str(bits),
-                    "10 · log10(Σx² / Σerror²)": f"{float((x.astype(np.float64) ** 2).sum()):.4g} / {report.sse:.3g}",
+                    "10 · log10(Σx² / Σerror²)": f"{float((x.double() ** 2).sum()):.4g} / {report.sse:.3g}",
                     "SQNR": qc.decibels(before, 2),
                     "gain per bit": more,
                 }
@@ -94,7 +94,7 @@ match step:
             )
             bits = st.slider("Bits", 2, 8, 4, key="learn_error_bits", bind="query-params")
         x = cache.values(SPREAD)
-        edge = float(np.abs(x).max()) * limit / 100
+        edge = float(x.abs().max()) * limit / 100
         scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
         curve = cache.cached(
             SPREAD, f"curve {bits}", lambda: qc.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
@@ -107,9 +107,9 @@ match step:
         with words:
             views.figures(
                 ("range", f"±{edge:.3g}"),
-                ("clipped", f"{report.clipped} of {x.size}"),
-                ("MSE from clipping", f"{report.clipping_sse / x.size:.3g}"),
-                ("MSE from rounding", f"{report.rounding_sse / x.size:.3g}"),
+                ("clipped", f"{report.clipped} of {x.numel()}"),
+                ("MSE from clipping", f"{report.clipping_sse / x.numel():.3g}"),
+                ("MSE from rounding", f"{report.rounding_sse / x.numel():.3g}"),
                 ("MSE", f"{report.mse:.3g}"),
                 ("against the best range", f"{100 * (report.mse / curve.mse.min() - 1):+.0f} %"),
             )

@@ -86,7 +86,7 @@ def tensor() -> tuple[str, torch.Tensor | None]:
     if chosen is None:
         return "", None
     x = cache.values(chosen[0])
-    return chosen[0].key, torch.from_numpy(x.reshape(-1, x.shape[-1] if x.ndim else 1)[:SIDE, :SIDE].copy())
+    return chosen[0].key, x.reshape(-1, x.shape[-1] if x.ndim else 1)[:SIDE, :SIDE].float().clone()
 
 
 def find(comparison: OutcomePair, marks: np.ndarray, key: str, picked: int) -> None:

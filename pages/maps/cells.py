@@ -26,9 +26,13 @@ TINTS = len(BLOCKS["light"])  # colors that distinguish blocks; with more blocks
 class MarkedTable:
     """A table of at most two axes.
 
-    ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
-    ``note``: after the title; ``index``: whether to number rows and columns, of one axis only the elements; ``first``: the number of the first row; ``pick``: whether cells can be picked;
-    ``beside``: numbers of another table, with as many decimals as these.
+    Attributes:
+        marks: of each cell: wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default).
+        note: after the title.
+        index: whether rows and columns are numbered; with one axis, its elements are.
+        first: the number of the first row.
+        pick: whether cells can be picked.
+        beside: the numbers of another table, which are shown with as many decimals as these.
     """
 
     title: str

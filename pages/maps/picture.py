@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 import quantcore as qc
 from pages.maps.arithmetic import PLACE, ElementArithmetic
@@ -139,8 +138,7 @@ def _elements(
     else:
         if not isinstance(result.scheme.format, qc.IntFormat):
             names.append("values")
-        how = result.dequantizer
-        if how.how != "scaled" or how.center is not None or how.dtype != torch.float32:
+        if not result.dequantizer.is_product:
             names.append("dequantized")  # the component's formula does not apply
     arrays = {name: _packed(getattr(shown, name)) for name in names}
     if result is not None and not by_block:

@@ -3,8 +3,8 @@
 import numpy as np
 import streamlit as st
 
-from pages.shared.state import leaving, link
-from pages.sidebar import scheme_state, tensor_controls
+from pages.shared.state import leaving
+from pages.sidebar import tensor_controls
 
 SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"  # keys
 
@@ -21,6 +21,6 @@ def write(codes: np.ndarray) -> str:
 
 def open_match(x: np.ndarray, codes: np.ndarray) -> None:
     """Open Match with a tensor and codes (a callback)."""
-    link.put({"src": "paste", tensor_controls.PASTED: tensor_controls.write(x), scheme_state.RANK: x.ndim})
+    tensor_controls.choose("paste", x.ndim, {tensor_controls.PASTED: tensor_controls.write(x)})
     fill(codes)
     leaving.to("compare/match/page.py")

@@ -1,21 +1,24 @@
 """Controls for the tensor: generated, an example, pasted, edited or uploaded."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
 from pages.shared.state.selection import NoTensorYet, PageTensor, generated, of_values
-from pages.sidebar import uploads
+from pages.sidebar import scheme_state, uploads
 from quantcore import tensors
 from quantcore.wording import count
 
 DEFAULTS: dict[str, Any] = {
     "src": "generate",
+    uploads.DTYPE: "float32",
     "ex": next(iter(tensors.EXAMPLES)),
     "dist": "outlier_channel",
     "shape": "8x8",
@@ -46,14 +49,44 @@ def draw() -> PageTensor:
         QuantError: what was typed, uploaded or linked is not a tensor.
     """
     st.subheader("Tensor")
-    source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params")
-    tensor = _DRAW[source]()
+    row = st.container(horizontal=True, wrap=False)
+    source = row.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params")
+    try:
+        tensor = _DRAW[source]()
+    finally:  # after the source, since a file brings its dtype
+        dtype = _dtype(row, source)
     if source != "edit":
         st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
         st.session_state.pop(_EDITED, None)  # so that the grid starts from this tensor
-    dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
-    st.caption(f"shape {tensor.shape}, {count(tensor.elements, 'element')}, {dtype}")
+    tensor = tensor.in_dtype(dtype)
+    _facts(tensor)
     return tensor
+
+
+def choose(source: str, rank: int, controls: Mapping[str, Any]) -> None:
+    """Choose a float32 tensor of ``rank`` axes by the controls of its source (a callback)."""
+    link.put({"src": source, uploads.DTYPE: DEFAULTS[uploads.DTYPE], scheme_state.RANK: rank, **controls})
+
+
+def _dtype(place: DeltaGenerator, source: str) -> str:
+    """Draw the choice of the dtype; float64 is that of a file."""
+    names = [name for name in tensors.DTYPES if name != "float64" or source == UPLOAD]
+    if choice.before_drawn(uploads.DTYPE) == "float64" and "float64" not in names:
+        link.put({uploads.DTYPE: DEFAULTS[uploads.DTYPE]})
+    return place.selectbox("dtype", names, key=uploads.DTYPE, label_visibility="collapsed", bind="query-params")
+
+
+def _facts(tensor: PageTensor) -> None:
+    """Draw shape and dtype, and what converting to the dtype changed."""
+    what, overflow = tensor.dtype, ""
+    if tensor.source is not None:
+        found = cache.conversion(tensor)
+        what, overflow = found.rounding or what, found.overflow
+    if tensor.stored not in ("", tensor.dtype):
+        what = f"stored as {tensor.stored}, " + ("" if what != tensor.dtype else "converted to ") + what
+    st.caption(f"shape {tensor.shape}, {count(tensor.elements, 'element')}, {what}")
+    if overflow:
+        messages.warning(overflow)
 
 
 def _generated() -> PageTensor:
@@ -158,7 +191,7 @@ def _edited() -> PageTensor:
             st.session_state[_START] = None if x is not None else st.session_state.get(_SHOWN, NEW)
         start = st.session_state[_START]
         if x is None:  # the first rows and columns of the first plane, as many as fit the grid
-            values = cache.values(start)
+            values = cache.values(start).numpy()
             plane = values.reshape(-1, *values.shape[-2:])[0] if values.ndim > 2 else values
             x = np.array(plane[(slice(SIDE),) * plane.ndim], np.float32)
         st.session_state[_EDITED] = x

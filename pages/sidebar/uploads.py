@@ -19,7 +19,7 @@ from pages.shared.state.file_field import FileField
 from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
 from quantcore import tensors
 
-PICKED = "tensor"  # name of the chosen tensor, carried by the link
+PICKED, DTYPE = "tensor", "dtype"  # name of the chosen tensor, and its dtype on the page; carried by the link
 _READ, _WANTED = "_upload_read", "_upload_wanted"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LINKED = 1 << 16  # elements; a link never carries more
@@ -75,8 +75,7 @@ def draw() -> PageTensor:
     file = _FIELD.content
     if file is None:
         return _from_link()
-    _check_wanted(file)
-    return _chosen(file)
+    return _chosen(file, _check_wanted(file))
 
 
 def _keep(given: list[Any]) -> UploadedFile:
@@ -104,8 +103,8 @@ def _forget() -> None:
 _FIELD = FileField("_upload", _keep, lambda file: file.name, _forget)
 
 
-def _check_wanted(file: UploadedFile) -> None:
-    """Accept only the file that the link shows, unless the visitor chooses to see the other.
+def _check_wanted(file: UploadedFile) -> bool:
+    """Accept only the file that the link shows, unless the visitor chooses to see the other; return whether a link did.
 
     Raises:
         NoTensorYet: it is another file.
@@ -115,7 +114,7 @@ def _check_wanted(file: UploadedFile) -> None:
     found = wanted and (file.sha256 == wanted.sha256 if wanted.sha256 else file.name == wanted.name)
     if wanted is None or found or st.query_params.get(link.FILE) != wanted.name:
         st.session_state.pop(_WANTED, None)
-        return
+        return bool(found)
     forget = partial(st.session_state.pop, _WANTED, None)
     st.button(f"Show {messages.plain(file.name)}", on_click=forget, key="_upload_other", width="stretch")
     same = " has the same name, but" if file.name == wanted.name else ""
@@ -125,19 +124,21 @@ def _check_wanted(file: UploadedFile) -> None:
     )
 
 
-def _chosen(file: UploadedFile) -> PageTensor:
-    """Return the chosen tensor of the file, read once."""
+def _chosen(file: UploadedFile, as_linked: bool) -> PageTensor:
+    """Return the chosen tensor of the file, read once; its dtype is chosen, unless the link has chosen one."""
     info = file.tensors[0] if len(file.tensors) == 1 else _pick(file.tensors)
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
     if known is None or known[0] != identity:
         st.session_state[_READ] = known = (identity, _read(file, info))
+        if not as_linked and not link.from_history():
+            link.put({DTYPE: info.dtype_name if info.dtype_name in tensors.HALF else "float32"})
     if info.how:
         st.caption(info.how)
     elif not info.is_floating and not any(other.is_floating for other in file.tensors):
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
     tensor: PageTensor = known[1]
-    x = cache.values(tensor) if tensor.elements <= _LINKED else None
+    x = cache.values(tensor).numpy() if tensor.elements <= _LINKED else None
     link.carry(x, tensor.key, file.name, file.sha256)
     return tensor
 

@@ -1,6 +1,6 @@
 """How far the dequantized tensor is from the original.
 
-Sums are float64 over float32 errors x - x̂. The tensor is processed in regions, so no temporary of its size is needed.
+Sums are float64 over float32 errors x - x̂. The tensor is processed in regions, so no temporary has its size.
 """
 
 import math
@@ -58,7 +58,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class SchemeErrors:
-    """The fields of `Errors`, but index and cosine, and how many elements are clipped; Σx², Σe² and Σ|e| to a relative 1e-6."""
+    """`Errors` without index and cosine, its sums to a relative 1e-6, and how many elements are clipped."""
 
     mse: float
     mae: float
@@ -74,10 +74,10 @@ class SchemeErrors:
 class Report(Errors):
     """`Errors` of a quantized tensor, and statistics of its codes.
 
-    An element is clipped if round(x/s) + z lies outside the format's codes (for floats and codebooks, if x/s lies
-    more than half a step beyond the outermost value), so that the clamp (or the wraparound) changed it; NaN is not
-    clipped. ``clipping_sse`` is the squared error of the clipped elements, ``rounding_sse`` that of the others.
-    ``codes_used`` counts distinct codes.
+    An element is clipped if round(x/s) + z lies outside the format's codes (for floats and codebooks, if x/s
+    lies more than half a step beyond the outermost value), so that the clamp (or the wraparound) changed it;
+    NaN is not clipped. ``clipping_sse`` is the squared error of the clipped elements, ``rounding_sse`` that
+    of the others. ``codes_used`` counts distinct codes.
     """
 
     clipped: int
@@ -177,7 +177,9 @@ def report(result: Quantized) -> Report:
         codes.add(result.blocks.view(result.codes)[region.elements])
         outside = _outside(values, result.scheme)
         beyond, inside = _split(result, region, outside, own.ee) if len(outside) else (0.0, own.ee)
-        clipped, clipping_sse, rounding_sse = clipped + len(outside), clipping_sse + beyond, rounding_sse + inside
+        clipped += len(outside)
+        clipping_sse += beyond
+        rounding_sse += inside
     parts: dict[str, Any] = {"clipping_sse": clipping_sse, "rounding_sse": rounding_sse}
     found = _errors(sums, shape)
     found["undefined"] |= {name: sums.reason() for name, value in parts.items() if math.isnan(value)}
@@ -224,9 +226,10 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
 def errors_by_region(
     x: Tensor, scheme: Scheme, importance: Any = None, params: QParams | None = None
 ) -> Iterator[tuple[Region, Tensor, Tensor, int]]:
-    """Yield each region of x, float32: its elements, their errors, and how many are clipped; no codes are kept.
+    """Yield each region of x, float32: its elements, their errors, and how many are clipped.
 
-    Elements and errors are in the axes of `split_axes`, the errors in memory that the next region overwrites.
+    No codes are kept. Elements and errors are in the axes of `split_axes`, the errors in memory that the next
+    region overwrites.
 
     Args:
         importance: as in `apply`.
@@ -295,7 +298,7 @@ class _CodesUsed:
         self._seen = np.zeros(1 << 8 * min(2, dtype.itemsize), bool)
 
     def add(self, codes: Tensor) -> None:
-        """Add the codes of a box; counting them costs more than looking for the few that were not seen before."""
+        """Add the codes of a box; to count them would cost more than to look for the few that are new."""
         low, high = map(int, torch.aminmax(codes))
         if high - low < len(self._seen):
             between = np.arange(low, high + 1)

@@ -13,11 +13,8 @@ from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
-from quantcore.range_setting import METHODS, Entropy, MinMax, RangeSetting, Task
-from quantcore.scheme import Scheme, unsupported_reason
-
-_FEWER_BINS = (2048, 1024, 512, 256)
-MAX_ENTROPY = 1 << 25  # bins, times thresholds, times blocks: about a second
+from quantcore.range_setting import METHODS, MinMax, RangeSetting, Task
+from quantcore.scheme import Scheme, received, unsupported_reason
 
 
 @dataclass(frozen=True)
@@ -60,10 +57,11 @@ def range_marks(
     """
     if scheme.range_setting.searches_codes:
         return ()
+    x, scheme, _ = received(x, scheme)
     blocks = measured_blocks(x, dataclasses.replace(scheme, range_setting=MinMax()), block)
     marks = {}
     for setting in settings:
-        found = _quick(setting, blocks.blocks_measured)
+        found = setting.quicker(blocks.blocks_measured)
         one = dataclasses.replace(scheme, range_setting=found or setting)
         if found is None or found.gives_parameters or unsupported_reason(one, blocks.shape):
             continue
@@ -93,16 +91,6 @@ def _outermost(result: Quantized) -> tuple[float, float]:
         return fmt.qmin, fmt.qmax
     finite = fmt.table[fmt.table.isfinite()]
     return float(finite.min()), float(finite.max())
-
-
-def _quick(setting: RangeSetting, blocks: int) -> RangeSetting | None:
-    """Return the setting, or a faster version of it; None if none is fast enough."""
-    if not isinstance(setting, Entropy):
-        return setting
-    wanted = [setting.num_bins, *(bins for bins in _FEWER_BINS if bins < setting.num_bins)]
-    fits = (Entropy(b, setting.num_quantized_bins) for b in wanted if b >= setting.num_quantized_bins)
-    thresholds = ((e, e.num_bins // 2 - e.num_quantized_bins // 2 + 1) for e in fits)
-    return next((e for e, many in thresholds if e.num_bins * many * blocks <= MAX_ENTROPY), None)
 
 
 def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> RangeMark:

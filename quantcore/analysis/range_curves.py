@@ -22,7 +22,7 @@ from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import BlockErrors, Groups, parameters
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax, Search, Trial
-from quantcore.scheme import Scheme, check_supported
+from quantcore.scheme import Scheme, check_supported, received
 
 MAX_ELEMENTS = 1 << 19
 Array = npt.NDArray[Any]
@@ -125,7 +125,7 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
     Raises:
         QuantError: the scheme does not fit x, x contains NaN or infinity, or there is no such block.
     """
-    scheme = dataclasses.replace(scheme, range_setting=MinMax())
+    x, scheme, _ = received(x, dataclasses.replace(scheme, range_setting=MinMax()))
     blocks = measured_blocks(x, scheme, block)
     fractions = np.arange(1, round(MAX_FRACTION * STEPS) + 1) / STEPS
     widths, clipping, rounding, clipped = (np.zeros(len(fractions)) for _ in range(4))
@@ -189,7 +189,7 @@ class SearchCurve:
 
 
 def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> SearchCurve:
-    """Return the trials of the group at ``block``, or their means over all groups (of many, a regular sample).
+    """Return the trials of the group at ``block``, or their means over all (of many, a regular sample).
 
     Raises:
         QuantError: the scheme's range setting is not a search.

@@ -1,7 +1,7 @@
 """Sums over a tensor x and an approximation y of it, from which every error metric follows.
 
-A box of rows is summed in float64 in runs of up to `RUN` columns, then the sums of the boxes are added in order: neither
-threads nor stopping and resuming change the result.
+A box of rows is summed in float64 in runs of up to `RUN` columns, then the sums of the boxes are added in
+order: neither threads nor stopping and resuming change the result.
 """
 
 import math
@@ -28,8 +28,8 @@ _Values = npt.NDArray[np.float32]
 class Sums:
     """Sums over ``count`` elements, with e = x - y.
 
-    ``xx``, ``yy``, ``xy``, ``ee``: Σx², Σy², Σx·y, Σe²; ``ae``: Σ|e|. ``worst``: the largest |e|, NaN if one is; ``worst_at``:
-    its flat index, the first one on ties.
+    ``xx``, ``yy``, ``xy``, ``ee``: Σx², Σy², Σx·y, Σe²; ``ae``: Σ|e|. ``worst``: the largest |e|, NaN if one
+    is; ``worst_at``: its flat index, the first one on ties.
     """
 
     count: int = 0
@@ -64,7 +64,7 @@ class Sums:
         return relative_error(self.xx, self.ee)
 
     def index(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return where the largest |e| is in a tensor of ``shape``; None if it is NaN or there are no elements."""
+        """Return where the largest |e| is in a tensor of ``shape``; None if it is NaN or there is none."""
         if not self.count or math.isnan(self.worst):
             return None
         return tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
@@ -98,7 +98,8 @@ class Sums:
             for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
             if is_so(total)
         ]
-        return " and ".join(nonfinite or [f"{name} is zero everywhere" for name, total in sides if total == 0])
+        zero = [f"{name} is zero everywhere" for name, total in sides if total == 0]
+        return " and ".join(nonfinite or zero)
 
 
 class BoxSums(NamedTuple):
@@ -146,12 +147,12 @@ def sums_of(x: Tensor, y: Tensor, start: int = 0, rounded: bool = True) -> BoxSu
     return BoxSums(found, run, xx, ee)
 
 
-def _pieces(
-    lines: int, columns: int, run: int
-) -> Iterator[tuple[int, int, int, int, list[Floats]]]:
-    """Yield pieces: first line and column, lines and columns, and memory for x, y and |e|, float64 [lines, runs, run].
+def _pieces(lines: int, columns: int, run: int) -> Iterator[tuple[int, int, int, int, list[Floats]]]:
+    """Yield pieces: first line and column, how many of each, and memory for x, y and |e|.
 
-    Where the last run of a line is longer than what is left of it, the memory is 0 there.
+
+    The memory is float64 [lines, runs, run]; 0 where the last run of a line is longer than what is left of
+    it.
     """
     padded = -(-columns // run) * run
     width = max(run, min(padded, _PIECE // run * run))
@@ -169,7 +170,7 @@ def _pieces(
 
 
 def quick_sums(x: Tensor | None, error: Tensor) -> Sums:
-    """Return Σx², Σe², Σ|e| and the largest |e| with a relative error of at most 1e-6, without the other sums and its index.
+    """Return Σx², Σe², Σ|e| and the largest |e| to a relative 1e-6, without the other sums and its index.
 
     Args:
         x: float32, contiguous; None if Σx² is not needed.

@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from quantcore.analysis.metrics import Report, report
@@ -17,7 +18,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.notation import write_call
-from quantcore.numerics import as_float32
+from quantcore.numerics import held
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import HalfQuadratic, MinMax, MinMse, Percentile, RangeSetting
 from quantcore.scheme import PRESETS, Scheme, bits_per_element, unsupported_reason
@@ -89,18 +90,20 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
     Memory does not grow with the number of schemes: a result is dropped once it is measured. Closing the
     iterator stops the work after the running schemes.
     """
-    x = as_float32(x)
+    x, dtype = held(x)
     tasks = enumerate(schemes)
     count = workers or _cores()
     with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
         # one more task than there are threads, so that no thread waits
         under_way: set[Future[Row]] = {
-            pool.submit(measure, x, *t) for t in itertools.islice(tasks, count + 1)
+            pool.submit(measure, x, dtype, *t) for t in itertools.islice(tasks, count + 1)
         }
         try:
             while under_way:
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                under_way |= {pool.submit(measure, x, *t) for t in itertools.islice(tasks, len(done))}
+                under_way |= {
+                    pool.submit(measure, x, dtype, *t) for t in itertools.islice(tasks, len(done))
+                }
                 for future in done:
                     yield future.result()
         finally:
@@ -116,12 +119,12 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
-    """Quantize with one scheme and measure the error."""
+def measure(x: Tensor, dtype: torch.dtype, index: int, scheme: Scheme) -> Row:
+    """Quantize with one scheme and measure the error; ``dtype``: of x, as in `apply_quietly`."""
     start = time.perf_counter()
     try:
-        bits = bits_per_element(scheme, tuple(x.shape))
-        found = report(apply_quietly(x, scheme))
+        bits = bits_per_element(scheme.in_dtype(dtype), tuple(x.shape))
+        found = report(apply_quietly(x, scheme, dtype=dtype))
     except QuantError as error:
         return Row(index, scheme, math.nan, None, str(error), time.perf_counter() - start)
     return Row(index, scheme, bits, found, "", time.perf_counter() - start)
@@ -180,7 +183,7 @@ def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
 
 
 def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
-    """Return the indices on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
+    """Return the indices on the Pareto frontier, by rising bits: no other has fewer bits and more gain.
 
     ``gains``: higher is better, as for ``sqnr_db``; negate an error. NaN is never on the frontier.
     """

@@ -23,7 +23,8 @@ from quantcore.quantization import Quantized
 
 # This module is the public `qc.views`
 __all__ = [
-    "MAPS", "MAX_CELLS", "Cells", "MapData", "View", "borders_of", "box_of_blocks", "element", "map_data", "place", "step_of",
+    "MAPS", "MAX_CELLS", "Cells", "MapData", "View", "borders_of", "box_of_blocks", "element", "map_data",
+    "place", "step_of",
 ]  # fmt: skip
 
 Span = tuple[int, int]
@@ -186,14 +187,15 @@ class MapData:
         if self.step == (1, 1):
             return ""
         down, across = self.step
+        cell = f"Each cell stands for {down} × {across} elements and shows the one"
         if "error" not in self.names:
-            return f"Each cell stands for {down} × {across} elements and shows the one with the largest |value|."
+            return f"{cell} with the largest |value|."
         worst = (
             "in the error map, the one with the largest |error|"
             if self.other is None
             else "in the last map, the one whose errors differ most"
         )
-        return f"Each cell stands for {down} × {across} elements and shows the one with the largest |x|; {worst}."
+        return f"{cell} with the largest |x|; {worst}."
 
 
 def map_data(

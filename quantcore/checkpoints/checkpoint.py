@@ -53,7 +53,7 @@ class Checkpoint:
 
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in], to be looked at or compared."""
-        made = {name: CheckpointTensor(tensor.layout.as_matrix()) for name, tensor in self.tensors.items()}
+        made = {name: CheckpointTensor(tensor.record.as_matrix()) for name, tensor in self.tensors.items()}
         return replace(self, tensors=TensorsByName(made))
 
     def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:

@@ -16,7 +16,7 @@ from quantcore.wording import printable
 _MANY = 16  # shapes to read: from this many on, they are read in parallel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ListedTensor:
     """A tensor in a listing.
 
@@ -46,7 +46,7 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[ListedTensor]:
     Shapes that are stored in a tensor are read; on a remote file system, each takes a request.
     """
     pairs = list(tensors.items())
-    if sum(isinstance(tensor.layout, Deferred) for tensor in tensors.values()) < _MANY:
+    if sum(isinstance(tensor.record, Deferred) for tensor in tensors.values()) < _MANY:
         with uncollected():
             return [_entry(pair) for pair in pairs]
     with ThreadPoolExecutor(8) as pool:
@@ -55,9 +55,8 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[ListedTensor]:
 
 def _entry(named: tuple[str, CheckpointTensor]) -> ListedTensor:
     name, tensor = named
-    layout = tensor.layout
     try:
-        problem = layout.reason if isinstance(layout, Refused) else ""
+        problem = tensor.record.reason if isinstance(tensor.record, Refused) else ""
         return ListedTensor(name, tensor.shape, tensor.storage, tensor.num_bytes, problem)
     except QuantError as error:  # its shape should be stored in a tensor
         return ListedTensor(name, (), "can't be read", tensor.num_bytes, str(error))

@@ -12,7 +12,7 @@ from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
 from quantcore.checkpoints.origin.rivals import Rival, rivals
 from quantcore.checkpoints.protocol.fields import Location
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.release import Deferred
+from quantcore.checkpoints.protocol.release import AsStored, Deferred
 from quantcore.checkpoints.quantized import Window, has_codes, quantized_of, window_of
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
@@ -27,33 +27,42 @@ CHUNK = 1 << 20
 class CheckpointTensor:
     """A weight of a checkpoint; only headers have been read."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    __slots__ = ("record",)
+
+    def __init__(self, record: Layout | AsStored) -> None:
+        self.record = record  # of a stored tensor, its layout is made when it is used
+
+    @property
+    def layout(self) -> Layout:
+        """How it is stored."""
+        if isinstance(self.record, AsStored):
+            self.record = self.record.layout()
+        return self.record
 
     @property
     def name(self) -> str:
         """The logical name, such as ``model.layers.0.self_attn.q_proj.weight``."""
-        return self.layout.name
+        return self.record.name
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The logical shape: [out, in] for a linear layer."""
-        return self.layout.shape
+        return self.record.shape
 
     @property
     def dtype(self) -> str:
         """The dtype that the library dequantizes to: ``bfloat16``."""
-        return str(self.layout.dtype).removeprefix("torch.")
+        return str(self.record.dtype).removeprefix("torch.")
 
     @property
     def storage(self) -> str:
         """How it is stored: ``gptq int4 per_group(128) asymmetric``."""
-        return self.layout.storage
+        return self.record.storage
 
     @property
     def num_bytes(self) -> int:
         """Bytes that it takes in the files, parameters included."""
-        return self.layout.num_bytes
+        return self.record.num_bytes
 
     @property
     def is_quantized(self) -> bool:

@@ -4,7 +4,7 @@ import torch
 
 from quantcore.conventions import CHOICES, TEXTBOOK, SchemeFacts
 from quantcore.qparams import parameters
-from quantcore.range_setting import Fixed
+from quantcore.range_setting import Task
 from quantcore.scheme import Scheme, facts_of
 
 # The choices whose effect is the same in all blocks if the range is fixed
@@ -51,9 +51,9 @@ def matters(name: str, scheme: Scheme) -> bool:
 def _same_for_fixed(name: str, scheme: Scheme, facts: SchemeFacts) -> bool:
     """Tell whether the textbook's value of the choice gives a fixed range the same scale and zero_point."""
     setting = scheme.range_setting
-    if not isinstance(setting, Fixed):
+    if not setting.ends_are_given:
         return False
-    low, high = torch.tensor([setting.low]), torch.tensor([setting.high])
+    low, high = setting(torch.zeros(1, 1), Task(facts.fmt, facts.symmetric))
     own, other = (
         parameters(low, high, facts.symmetric, facts.fmt, record)
         for record in (facts.rules, facts.rules.changed(**{name: TEXTBOOK.choices[name]}))

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import CHOICES, KERNELS, STAGE_OF, STAGES, Convention
-from quantcore.qparams import QParams, factor, parameters, ranges
+from quantcore.programs import code_program
+from quantcore.qparams import QParams, parameters, ranges
 from quantcore.quantization import Quantized
 
 # The choices that still matter once scale and zero_point are found
@@ -144,15 +145,16 @@ def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
 def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     """Return the values that the kernel rounds, float32; ``flat``: indices into the flattened x."""
     convention = result.scheme.rules
-    kernel, params = KERNELS[convention.coding.kernel], result.params
-    x, block = result.x.reshape(-1)[flat], blocks_of(result, flat)
-    x = x if params.center is None else x - params.center
+    params, block = result.params, blocks_of(result, flat)
     scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
-    inverse = None if params.inverse is None else params.inverse.reshape(-1)[block]
-    s = factor(scale, inverse, convention, stored=params.raw is not None)
-    if kernel.fused:  # one scale for the tensor
-        s, shift = s[:1], shift[:1]
-    return kernel.run(x, s, shift, torch.empty_like(x), None)
+    if KERNELS[convention.coding.kernel].fused:  # one scale for the tensor
+        scale, shift = scale[:1], shift[:1]
+    numbers = {"x": result.x.reshape(-1)[flat], "s": scale, "z": shift, "mean": params.center}
+    if params.inverse is not None:
+        numbers["1/s"] = params.inverse.reshape(-1)[block]
+    program = code_program(result.scheme.format, convention, stored=params.raw is not None and params.inverse is None)
+    found: Tensor = program.write("u", numbers, torch.empty(len(flat)))
+    return found
 
 
 def _away(result: Quantized, values: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from quantcore.comparison.causes import CODING, NO_TIE, blocks_of, choices_behind, kernel_kinds, same
 from quantcore.comparison.sentences import kind_of, sentence
 from quantcore.conventions import KERNELS, Convention
-from quantcore.numerics import CHUNK, as_float32
+from quantcore.numerics import CHUNK, held
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
 from quantcore.scheme import Scheme
 
@@ -128,8 +128,8 @@ def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
     Raises:
         QuantError: the scheme does not fit x, or one of the libraries does not support it.
     """
-    x = as_float32(x)
-    of_a, of_b = (apply_quietly(x, dataclasses.replace(scheme, convention=c)) for c in (a, b))
+    x, dtype = held(x)
+    of_a, of_b = (apply_quietly(x, dataclasses.replace(scheme, convention=c), dtype=dtype) for c in (a, b))
     differs = of_a.codes != of_b.codes
     differing = _differing(of_a, of_b)
     sets = tuple(s for n in range(1, len(differing) + 1) for s in itertools.combinations(differing, n))
@@ -148,9 +148,9 @@ def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
     """Return the ingredients of b that may make its codes differ from a's."""
     names = [] if same(a, b, "scale") else ["scale"]
     names += [] if same(a, b, "zero_point") else ["zero_point"]
-    ours, theirs = (r.scheme.rules for r in (a, b))
+    ours, theirs = (r.computed.rules for r in (a, b))
     nonfinite = any(
-        may_leave_integers(r.x, r.params, r.scheme, c) for r, c in ((a, ours), (b, theirs))
+        may_leave_integers(r.x, r.params, r.computed, c) for r, c in ((a, ours), (b, theirs))
     )  # else NaN and the cast change nothing
     names += [
         name
@@ -163,7 +163,7 @@ def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
 def _turned(a: Quantized, b: Quantized, ingredients: tuple[str, ...]) -> Tensor:
     """Return a mask of the elements whose code these ingredients of b turn into b's."""
     scale, shift = ((b if name in ingredients else a).params for name in PARAMETERS)
-    ours, theirs = (r.scheme.rules for r in (a, b))
+    ours, theirs = (r.computed.rules for r in (a, b))
     record = ours.changed(**{name: theirs.choices[name] for name in ingredients if name in CODING})
     params = dataclasses.replace(scale, zero_point=shift.zero_point)
     equal = codes_of(a.x, params, dataclasses.replace(a.scheme, convention=record)) == b.codes

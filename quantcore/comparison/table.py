@@ -9,7 +9,7 @@ import torch
 from quantcore.analysis import Report, report
 from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.errors import QuantError
-from quantcore.numerics import as_float32
+from quantcore.numerics import held
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.scheme import Scheme, check_supported
 
@@ -32,21 +32,21 @@ def library_table(
     """
     import pandas as pd
 
-    x = as_float32(x)
+    x, dtype = held(x)
     rows: list[dict[str, Any]] = []
     seen: dict[Convention, dict[str, Any]] = {}
     kept: list[tuple[Quantized, Report]] = []
     own = None
     with contextlib.suppress(QuantError):  # its own row says why
-        own = apply_quietly(x, dataclasses.replace(scheme, convention=chosen)).codes
+        own = apply_quietly(x, dataclasses.replace(scheme, convention=chosen), dtype=dtype).codes
     for convention in INTEGER_CONVENTIONS.values():
         # what decides numbers and refusals, so that equal ones compare equal
-        record = dataclasses.replace(convention.at(scheme.granularity), name="", variants=())
         candidate = dataclasses.replace(scheme, convention=convention)
+        record = dataclasses.replace(candidate.in_dtype(dtype).rules, name="", variants=())
         try:
             check_supported(candidate, tuple(x.shape))
             if record not in seen:
-                result = apply_quietly(x, candidate)
+                result = apply_quietly(x, candidate, dtype=dtype)
                 seen[record] = _row(result, own, _report(result, kept), block)
             rows.append({"library": convention.name, "refused": "", **seen[record]})
         except QuantError as error:

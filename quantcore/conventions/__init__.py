@@ -1,7 +1,7 @@
 """The numerical choices in which libraries differ when all else is equal: one record per library call.
 
-To add a library, add a module to `libraries`. A source that says "measured" means: on 300,000 near-ties on x86-64
-with AVX-512, one thread, the named arithmetic gave no difference and every other gave thousands.
+To add a library, add a module to `libraries`. A source that says "measured" means: on 300,000 near-ties on
+x86-64 with AVX-512, one thread, the named arithmetic gave no difference and every other gave thousands.
 """
 
 from quantcore.conventions.choice import Choice, SchemeFacts
@@ -10,6 +10,7 @@ from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (
     CHOICES,
     CONVENTIONS,
+    DTYPES,
     STAGE_OF,
     STAGES,
     TEXTBOOK,

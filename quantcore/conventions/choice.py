@@ -19,6 +19,7 @@ from quantcore.errors import QuantError
 from quantcore.expressions import written
 from quantcore.formats import CodebookFormat, FloatFormat, Format
 
+Precision = Literal["float32", "float64", "float16", "bfloat16"]
 _LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are float32 numbers too
 
 

@@ -1,8 +1,8 @@
 """From x, scale and zero_point to the code before clamping: one formula, eight orders of operations.
 
 In exact arithmetic they are equal. float32 rounds each operation, so they differ at ties and next to them.
-Which library uses which order was measured on 300,000 values near ties and is recorded in `libraries`. Libraries round
-half to even.
+Which library uses which order was measured on 300,000 values near ties and is recorded in `libraries`.
+Libraries round half to even.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ INVERSE = Name("1/s", PRODUCT)
 class Kernel:
     """One order of operations, of x, z, and s or 1/s.
 
-    ``unrounded``: what is rounded; ``added``: what is added to it afterwards. 1/s is a float32 number. Where ½ is
-    added last, the rounding truncates, so that the result is rounded to nearest.
+    ``unrounded``: what is rounded; ``added``: what is added to it afterwards. 1/s is a float32 number. Where
+    ½ is added last, the rounding truncates, so that the result is rounded to nearest.
     """
 
     unrounded: Expression
@@ -63,7 +63,9 @@ class Kernel:
             QuantError: there is more than one scale; no library uses a fused kernel per channel.
         """
         if self.fused and s.numel() != 1:
-            raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
+            raise QuantError(
+                "The fused kernel supports only one scale; choose per_tensor or another convention."
+            )
         of = self.unrounded if round_ is None else self.code(round_)
         found: Tensor = run(of, {"x": x, "s": s, "1/s": s, "z": z, "½": 0.5}, out)
         return found

@@ -1,4 +1,4 @@
-"""A convention: one record per stage of the arithmetic, and the library call that it describes with its limits."""
+"""A convention: one record per stage of the arithmetic, and the library call it describes, with limits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from quantcore.conventions.stages.zero_point import ZeroPointStage
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
 
+DTYPES = ("float32", "bfloat16", "float16", "float64")  # of x
 FLOAT32_EPS = 2.0**-23
 FLOAT32_TINY = 2.0**-126  # the smallest normal number
 
@@ -42,8 +43,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
 class Limit:
     """A limit of a library's call.
 
-    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported values;
-    ``words``: the library's rule, as a phrase that follows its name.
+    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported
+    values; ``words``: the library's rule, as a phrase that follows its name.
     """
 
     of: str
@@ -55,11 +56,14 @@ class Limit:
 class Convention:
     """What a library does beyond format, symmetry, granularity and range setting, stage by stage.
 
-    The defaults are the textbook's. ``variants``: what differs by granularity, as (granularity, choice, value).
-    ``formats``: the kinds of format that the call supports. ``preset_only``: the call has no choice of format,
-    and only presets use it. ``reported_encodings``: what it also reports, see `quantcore.encoding`. ``library``,
-    ``version``, ``call``: what the record describes; ``sources``: (choice, where it is written or how it was
-    measured). `of`, `changed` and texts name a choice without its stage.
+    The defaults are the textbook's. ``variants``: what differs by granularity or by the dtype of x, as (at,
+    choice, value), where ``at`` is a granularity, a dtype, or both: "per_tensor", "bfloat16", "per_tensor
+    bfloat16"; without one for the dtype of x, the library computes as for float32. ``refused_dtypes``: dtypes
+    of x that the call refuses, and its words. ``formats``: the kinds of format that the call supports.
+    ``preset_only``: the call has no choice of format, and only presets use it. ``reported_encodings``: what
+    it also reports, see `quantcore.encoding`. ``library``, ``version``, ``call``: what the record describes;
+    ``sources``: (choice, where it is written or how it was measured). `of`, `changed` and texts name a choice
+    without its stage.
 
     >>> Convention.of("mine", kernel="B", eps=2**-23).coding.kernel
     'B'
@@ -76,6 +80,7 @@ class Convention:
     variants: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
     limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
     formats: tuple[str, ...] = field(default=("int",), repr=False, compare=False)
+    refused_dtypes: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
     preset_only: bool = field(default=False, repr=False, compare=False)
     reported_encodings: tuple[str, ...] = field(default=(), repr=False, compare=False)
     library: str = field(default="", repr=False, compare=False)
@@ -98,7 +103,7 @@ class Convention:
 
     @cached_property
     def _hash(self) -> int:
-        # once: programs are kept by convention, and hashing every choice takes longer than running a small one
+        # once: programs are kept by convention, and to hash every choice takes longer than to run a small one
         return hash((self.name, *self._stages.values(), self.variants))
 
     def __str__(self) -> str:
@@ -130,8 +135,23 @@ class Convention:
             return self
         return dataclasses.replace(self, variants=(), **_staged(self._stages, changes))
 
+    def in_dtype(self, dtype: str) -> "Convention":
+        """Return the convention with its choices for x of a dtype, such as "bfloat16", and not for others."""
+        if not any(_dtype_of(at) for at, _, _ in self.variants):
+            return self
+        own, general, of_both = {}, [], []
+        for at, choice, value in self.variants:
+            found = _dtype_of(at)
+            if not found:
+                general.append((at, choice, value))
+            elif found == dtype and at == dtype:
+                own[choice] = value
+            elif found == dtype:
+                of_both.append((at.removesuffix(f" {dtype}"), choice, value))
+        return dataclasses.replace(self, variants=(*general, *of_both), **_staged(self._stages, own))
+
     def changed(self, **choices: Any) -> "Convention":
-        """Return a copy with these choices for every granularity.
+        """Return a copy with these choices for every granularity and dtype.
 
         Raises:
             QuantError: a name is not a choice, or a value is not one that its choice allows.
@@ -154,9 +174,19 @@ class Convention:
         """Whether NaN and infinity in x are refused."""
         return self.nonfinite.nan == "refuse"
 
+    def source(self, choice: str) -> str:
+        """Where the library makes a choice, by its name; empty where nobody recorded it."""
+        return dict(self.sources).get(choice, "")
+
     @property
     def _stages(self) -> dict[str, Stage]:
         return {stage: getattr(self, stage) for stage in STAGES}
+
+
+def _dtype_of(at: str) -> str:
+    """Return the dtype for which a variant is; empty if it is for every one."""
+    last = at.rpartition(" ")[2]
+    return last if last in DTYPES else ""
 
 
 def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,6 +212,25 @@ TEXTBOOK = Convention(
 )
 # name -> the record that a changed copy is compared with; the package adds those of the libraries
 CONVENTIONS: dict[str, Convention] = {TEXTBOOK.name: TEXTBOOK}
+
+# of calls that compute everything in the dtype of x
+IN_OWN_DTYPE = (
+    "scale_precision",
+    "scale_dtype",
+    "zero_point_precision",
+    "coding_dtype",
+    "decoding_dtype",
+    "value_dtype",
+)
+HALF = ("bfloat16", "float16")
+
+
+def own_dtype(
+    *choices: str, dtypes: tuple[str, ...] = HALF, at: str = ""
+) -> tuple[tuple[str, str, str], ...]:
+    """Return the variants of choices that are x's own dtype, if it is one of these; ``at``: a granularity."""
+    return tuple((f"{at} {dtype}".strip(), choice, dtype) for dtype in dtypes for choice in choices)
+
 
 # limits that the calls of several libraries share
 TENSOR, CHANNEL, GROUP, BLOCK = "per_tensor", "per_channel", "per_group", "per_block"

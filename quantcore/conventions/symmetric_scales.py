@@ -1,8 +1,9 @@
-"""How a symmetric scale is computed from the range: each rule as an expression of its ends and their largest magnitude.
+"""How a symmetric scale is computed: each rule as an expression of the range's ends and largest magnitude.
 
-Powers of two are for blocks of small floats (OCP Microscaling Formats 1.0, 6.3): 2^(e - emax), where e is computed from
-max|x| and 2^emax is the largest power of two of the element's format. The exponent is at least -127, the smallest of
-e8m0. Integers are read as x.xxx in binary, so that their scale is 2^(2 - bits) times such a power.
+Powers of two are for blocks of small floats (OCP Microscaling Formats 1.0, 6.3): 2^(e - emax), where e is
+computed from max|x| and 2^emax is the largest power of two of the element's format. The exponent is at least
+-127, the smallest of e8m0. Integers are read as x.xxx in binary: their scale is 2^(2 - bits) times such a
+power.
 """
 
 import math
@@ -50,8 +51,8 @@ _LARGEST = float(torch.finfo(torch.float32).max)
 class ScaleInputs:
     """What a rule depends on besides the range.
 
-    ``steps``: N = qmax - qmin, without the lowest code if the scale excludes it; ``divisor``: what x is divided by first;
-    ``finite``: whether infinite bounds become the largest float32.
+    ``steps``: N = qmax - qmin, without the lowest code if the scale excludes it; ``divisor``: what x is
+    divided by first; ``finite``: whether infinite bounds become the largest float32.
     """
 
     fmt: Format
@@ -62,7 +63,7 @@ class ScaleInputs:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """``scale``: of the range; ``note``: what the formula leaves out; ``low``, ``high``: the range that it is for.
+    """``scale``: of the range; ``note``: what the formula leaves out; ``low``, ``high``: the range it is for.
 
     ``step``: of the grid that the range is moved to, else None.
     """
@@ -118,7 +119,8 @@ def _power(
         unit = inputs.fmt.symmetric_max_exponent if isinstance(inputs.fmt, IntFormat) else 0
         low, high = _LEAST - unit if least is None else least, _MOST - unit
         bounded = _bounded(2.0**low, 2.0**high, beyond * 2.0**-unit)
-        return Rule(bounded(POWER_OF_TWO(exponent(inputs.fmt))), note.format(low=f"2^{low}", high=f"2^{high}"))
+        said = note.format(low=f"2^{low}", high=f"2^{high}")
+        return Rule(bounded(POWER_OF_TWO(exponent(inputs.fmt))), said)
 
     return rule
 
@@ -156,7 +158,7 @@ def _raised(exponent: Operation, mantissa: int | None = None) -> Callable[[Forma
 
 
 def _wrapped(exponent: Any) -> Any:
-    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; for max|x| = 0 it is 0."""
+    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; 0 for max|x| = 0."""
     return (exponent + 128) % 256 - 128 if math.isfinite(exponent) else -128.0
 
 

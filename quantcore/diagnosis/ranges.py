@@ -15,7 +15,7 @@ from quantcore.diagnosis.record import Finding, cell, gains, number, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
-from quantcore.range_setting import MIN_MAX, Percentile, RangeSetting
+from quantcore.range_setting import MIN_MAX
 from quantcore.tensors import Generated
 from quantcore.wording import count
 
@@ -130,11 +130,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
         return
     if report.clipping_sse <= CLIPPED_TIMES * report.rounding_sse:
         return
-    wider: list[RangeSetting] = [MIN_MAX]
-    if isinstance(context.scheme.range_setting, Percentile):
-        wider += [
-            Percentile(p) for p in (99.0, 99.9, 99.99)
-        ]  # a percentile lower than the current one gains nothing
+    wider = (MIN_MAX, *context.scheme.range_setting.wider)
     best = context.best([context.changed(range_setting=setting) for setting in wider], CLIPPED_DB)
     if best is None:
         return

@@ -1,4 +1,4 @@
-"""Arithmetic written once: as data that is run on tensors, traced on one element, and written as formula or code."""
+"""Arithmetic written once, as data: run on tensors, traced on one element, written as formula or code."""
 
 from quantcore.expressions.element import Element, Line, Term, Text, named, of_number, put, text_of, written
 from quantcore.expressions.nodes import (
@@ -23,6 +23,7 @@ from quantcore.expressions.operations import (
     AT_MOST,
     CLAMP,
     DEFINITIONS,
+    EQUAL,
     EXPONENT,
     EXPONENT_CEIL,
     EXPONENT_OR_INFINITY,
@@ -40,11 +41,14 @@ from quantcore.expressions.operations import (
     NEGATIVE,
     ONES,
     POWER_OF_TWO,
+    WRAP,
     entry,
     in_dtype,
+    placed,
     renamed,
     rounded,
     to,
     without,
+    wrap,
 )
 from quantcore.expressions.run import BlockStep, bind, run, step_of

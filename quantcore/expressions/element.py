@@ -1,9 +1,11 @@
-"""Expressions as text, a formula or code for torch or NumPy; and on single numbers: the lines of a trace, each with its names,
-its numbers, its result and its code.
+"""Expressions as text, a formula or code for torch or NumPy; and on single numbers, the lines of a trace.
+
+Each line has its names, its numbers, its result and its code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +39,10 @@ class Text(NamedTuple):
 
 def put(operation: Operation, texts: Sequence[Text], dialect: Dialect = "symbols") -> Text:
     """Return the text of an operation on operands."""
-    needs = operation.needs if len(texts) <= len(operation.needs) else (*operation.needs, *(LOOSE,) * len(texts))
+    needs = chain(operation.needs, repeat(LOOSE))
     parts = [
-        text.text if text.binds >= needed else f"({text.text})" for text, needed in zip(texts, needs, strict=False)
+        text.text if text.binds >= needed else f"({text.text})"
+        for text, needed in zip(texts, needs, strict=False)
     ]
     template: str = getattr(operation, dialect)
     return Text(template.format(*parts), operation.binds)
@@ -51,12 +54,14 @@ def of_number(value: float | Value) -> Text:
     return Text(text, LOOSE if text.startswith("-") else ATOM)
 
 
-def written(expression: Expression, dialect: Dialect = "symbols", names: Mapping[str, str] | None = None) -> str:
+def written(
+    expression: Expression, dialect: Dialect = "symbols", names: Mapping[str, str] | None = None
+) -> str:
     """Return an expression as text.
 
     Args:
-        names: what stands for a name, a name by itself where it is missing; "" for a number that is absent, so that
-            nothing is added or subtracted.
+        names: what stands for a name, a name by itself where it is missing; "" for a number that is absent,
+            so that nothing is added or subtracted.
     """
     return _text(expression, dialect, names or {}).text
 
@@ -83,8 +88,8 @@ def _text(expression: Expression, dialect: Dialect, names: Mapping[str, str]) ->
 class Line:
     """One line of arithmetic.
 
-    ``name``: of the result; ``formula``: with names, ``numbers``: the same with numbers; ``value``: the result;
-    ``note``: what it means, in words; ``python``: the formula for NumPy.
+    ``name``: of the result; ``formula``: with names, ``numbers``: the same with numbers; ``value``: the
+    result; ``note``: what it means, in words; ``python``: the formula for NumPy.
     """
 
     name: str
@@ -128,7 +133,7 @@ def named(name: str, value: Value) -> Term:
 class Element:
     """Reads expressions on single numbers, and collects a line for each `Let`.
 
-    ``read``: returns the number of a name; it may read a file, and read other expressions. ``lines``: to be added to.
+    ``read``: returns the number of a name; it may read a file, or other expressions. ``lines``: added to.
     """
 
     def __init__(self, read: Callable[[str], Term], lines: list[Line] | None = None) -> None:
@@ -160,7 +165,8 @@ class Element:
         if isinstance(expression, Number):
             value = _as_value(expression.value)
             text = of_number(value)
-            code = text if isinstance(value, int) or np.isfinite(value) else Text(f"np.float32('{text.text}')")
+            is_literal = isinstance(value, int) or np.isfinite(value)
+            code = text if is_literal else Text(f"np.float32('{text.text}')")
             return Term(text, text, code, value)
         if isinstance(expression, Name):
             return self._read(expression.name)
@@ -184,8 +190,10 @@ def _applied(expression: Applied, terms: list[Term]) -> Term:
         said = operation.explain(*terms)
         if said.numpy:
             python = Text(said.numpy, operation.binds)
-        return Term(Text(said.names, operation.binds), Text(said.numbers, operation.binds), python, value, said.note)
-    names, numbers = put(operation, [term.names for term in terms]), put(operation, [term.numbers for term in terms])
+        names, numbers = Text(said.names, operation.binds), Text(said.numbers, operation.binds)
+        return Term(names, numbers, python, value, said.note)
+    names = put(operation, [term.names for term in terms])
+    numbers = put(operation, [term.numbers for term in terms])
     return Term(names, numbers, python, value, next((term.note for term in terms if term.note), ""))
 
 

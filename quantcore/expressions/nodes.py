@@ -1,8 +1,8 @@
 """Arithmetic as data: numbers, names, and operations on them.
 
-An expression is a tree that says which operations a library does, in its order. What an operation is stands in one
-record, side by side: how it runs on tensors and on one number, and how it is written. Everything that shows or runs the
-arithmetic reads the tree: `run` computes tensors, `element` the lines of a trace, the formula or the code.
+An expression is a tree that says which operations a library does, in its order. What an operation is stands
+in one record, side by side: how it runs on tensors and on one number, and how it is written. Everything that
+shows or runs the arithmetic reads the tree: `run` for tensors, `element` for a trace, a formula or code.
 
 Integers are exact. Of floats, each operation rounds once, to the widest dtype among its operands.
 """
@@ -24,7 +24,7 @@ LOOSE, SUM, PRODUCT, ATOM = range(4)
 
 @dataclass(frozen=True)
 class Explained:
-    """How an operation is written where its numbers are known: with names, with numbers, and what it means."""
+    """How an operation is written where its numbers are known: names, numbers, and what it means."""
 
     names: str
     numbers: str
@@ -36,10 +36,12 @@ class Explained:
 class Operation:
     """What an operation does, and how it is written.
 
-    ``symbols``, ``torch``, ``numpy``: templates with ``{0}``, ``{1}`` for the operands; ``binds``: how tightly the text
-    binds; ``needs``: how tightly each operand must. ``on_tensors``: (operands, out) -> tensor, where ``out`` may be the
-    memory of an operand, or None; ``on_numbers``: operands -> number. ``explain``: for an operation whose text depends
-    on its numbers, (written with names, written with numbers, values) -> `Explained`.
+    ``symbols``, ``torch``, ``numpy``: templates with ``{0}``, ``{1}`` for the operands; ``binds``: how
+    tightly the text binds; ``needs``: how tightly each operand must. ``on_tensors``: (operands, out) ->
+    tensor, where ``out`` may be the memory of an operand, or None; ``on_numbers``: operands -> number.
+    ``explain``: for an operation whose text depends on its numbers, (written with names, written with
+    numbers, values) -> `Explained`. ``exact``: whether its result has no more digits than its operand, so
+    that it is not rounded to their dtype.
     """
 
     symbols: str
@@ -50,6 +52,7 @@ class Operation:
     binds: int = ATOM
     needs: tuple[int, ...] = (LOOSE, LOOSE, LOOSE)
     explain: Callable[..., Explained] | None = None
+    exact: bool = False
 
     def __call__(self, *operands: "Expression | float") -> "Expression":
         """Return the operation on operands; numbers become constants."""
@@ -97,7 +100,7 @@ class Number(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Name(Expression):
-    """A number that is given when the expression is read; ``binds``: how tightly its name does, as of ``1/s``."""
+    """A number given when the expression is read; ``binds``: how tightly its name does, as of ``1/s``."""
 
     name: str
     binds: int = ATOM
@@ -125,7 +128,7 @@ class Applied(Expression):
 class Let(Expression):
     """A result with a name: a line of its own in a trace and in code.
 
-    ``note``: what it means. ``after``: parts of it that a trace shows first, though the formula names them later.
+    ``note``: what it means. ``after``: parts that a trace shows first, though the formula has them later.
     """
 
     name: str
@@ -164,13 +167,13 @@ def _divided(a: Any, b: Any) -> Any:
 def _infix(
     sign: str, python: str, tensors: Callable[..., Tensor], numbers: Callable[..., Any], binds: int
 ) -> Operation:
-    """Return a sign between two operands; of operands that bind as tightly, the right one is put in parentheses."""
-    code = f"{{0}} {python} {{1}}"
-    return Operation(f"{{0}} {sign} {{1}}", code, code, tensors, numbers, binds, (binds, min(binds + 1, ATOM)))
+    """Return a sign between two operands; the right one is put in parentheses if it binds as tightly."""
+    text, code = f"{{0}} {sign} {{1}}", f"{{0}} {python} {{1}}"
+    return Operation(text, code, code, tensors, numbers, binds, needs=(binds, min(binds + 1, ATOM)))
 
 
 def _looser(operation: Operation) -> Operation:
-    """Return an operation whose result is put in parentheses in any formula: few know how tightly it binds."""
+    """Return an operation whose result always gets parentheses: few know how tightly it binds."""
     parts = vars(operation) | {"binds": LOOSE}
     return Operation(**parts)
 

@@ -1,10 +1,12 @@
 """The operations besides + - · / mod and >>, which `nodes` has for Python's operators.
 
-Powers of two and exponents work on the bits of a number's exponent: exp2 of NumPy is inexact at integers, and log2 of
-NumPy and of torch differ in 0.5 % of values. A library that calls log2 itself gets `LOG2`.
+Powers of two and exponents work on the bits of a number's exponent: exp2 of NumPy is inexact at integers, and
+log2 of NumPy and of torch differ in 0.5 % of values. A library that calls log2 itself gets `LOG2`.
 """
 
+import operator
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
@@ -30,17 +32,18 @@ from quantcore.expressions.nodes import (
 )
 from quantcore.numerics import Rounding, round_to, rounding
 
+Tensors = Callable[..., Tensor]
 Numbers = Callable[..., Any]
 _LARGEST_EXPONENT = 1023  # of float64, in which powers of two are put together
 
 
-def _call(name: str, torch_name: str, numpy_name: str, tensors: Callable[..., Tensor], numbers: Numbers) -> Operation:
+def _call(name: str, torch_name: str, numpy_name: str, tensors: Tensors, numbers: Numbers) -> Operation:
     """Return an operation that is written as a call."""
     return Operation(f"{name}({{0}})", torch_name + "({0})", numpy_name + "({0})", tensors, numbers)
 
 
 def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, bound: str) -> Operation:
-    """Return the smaller or larger of two numbers; NaN if one is NaN. ``bound``: the argument of torch's clamp."""
+    """Return min or max of two numbers; NaN if one is NaN. ``bound``: the argument of torch's clamp."""
     number: Numbers = getattr(np, numpy_name)
 
     least = bound == "min"
@@ -50,9 +53,8 @@ def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, b
             return torch_function(a, b.to(a.dtype), out=out)
         return torch.clamp(a, min=b, out=out) if least else torch.clamp(a, max=b, out=out)
 
-    return Operation(
-        f"{name}({{0}}, {{1}})", f"torch.clamp({{0}}, {bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})", tensors, number
-    )
+    in_torch, in_numpy = f"torch.clamp({{0}}, {bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})"
+    return Operation(f"{name}({{0}}, {{1}})", in_torch, in_numpy, tensors, number)
 
 
 def _test(text: str, tensors: Callable[..., Tensor], numbers: Numbers) -> Operation:
@@ -72,7 +74,8 @@ LARGER = Operation(
 
 
 def _clamped(x: Any, low: Any, high: Any) -> Explained:
-    return Explained(f"clamp({x.names.text})", f"clamp({x.numbers.text}, {low.numbers.text}, {high.numbers.text})", x.note)
+    value, least, most = (term.numbers.text for term in (x, low, high))
+    return Explained(f"clamp({x.names.text})", f"clamp({value}, {least}, {most})", x.note)
 
 
 CLAMP = Operation(
@@ -80,15 +83,31 @@ CLAMP = Operation(
     lambda x, low, high, out=None: torch.clamp(x, low, high, out=out),
     lambda x, low, high: np.minimum(np.maximum(x, low), high), explain=_clamped,
 )  # fmt: skip
+_CAST_LIMIT = float(1 << 62)  # beyond 2^62 (2^63, with a margin) casts to int64 are undefined
+
+
+def wrap(x: Tensor, low: int, high: int) -> Tensor:
+    """Return integers modulo the number of codes from low to high, a power of two; beyond ±2^62 as ±2^62."""
+    integer = x.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
+    return integer.sub_(low).bitwise_and_(high - low).add_(low)
+
+
+WRAP = Operation(
+    "wrap({0}, {1}, {2})", "({0}.long() - {1}) % ({2} - {1} + 1) + {1}",
+    "(np.int64({0}) - {1}) % ({2} - {1} + 1) + {1}",
+
+    lambda x, low, high, out=None: wrap(x, low, high) if out is None else out.copy_(wrap(x, low, high)),
+    lambda x, low, high: np.float32(int(wrap(torch.tensor([float(x)]), low, high))),
+    needs=(SUM, SUM, SUM), exact=True,
+)  # fmt: skip
 LESS = _test("{0} < {1}", torch.lt, lambda a, b: a < b)
 AT_MOST = _test("{0} <= {1}", torch.le, lambda a, b: a <= b)
+EQUAL = _test("{0} is {1}", torch.eq, lambda a, b: a == b)
 IS_FINITE = _test("{0} is finite", torch.isfinite, np.isfinite)
 IS_INFINITE = _test("{0} is infinite", torch.isinf, np.isinf)
 IS_NAN = _test("{0} is NaN", torch.isnan, np.isnan)
-MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,))
-NEGATIVE = Operation(
-    "-{0}", "-{0}", "-{0}", lambda x, out=None: torch.neg(x, out=out), lambda x: -x, PRODUCT, (PRODUCT,)
-)
+MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", torch.abs, abs, needs=(ATOM,), exact=True)
+NEGATIVE = Operation("-{0}", "-{0}", "-{0}", torch.neg, operator.neg, PRODUCT, (PRODUCT,), exact=True)
 
 
 def rounded(rule: str | Rounding) -> Operation:
@@ -128,7 +147,7 @@ def _rounded(rule: Rounding) -> Operation:
             return rule(x.clone())
         return rule(out if out is x else out.copy_(x))
 
-    return _call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule))
+    return replace(_call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule)), exact=True)
 
 
 def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:
@@ -139,8 +158,11 @@ def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:
 
 
 def _bfloat16(x: Any) -> Any:
+    if np.isnan(x):
+        return np.float32(x)
     bits = int(np.float32(x).view(np.uint32))
-    return np.float32(x) if np.isnan(x) else np.uint32(bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).view(np.float32)
+    rounded = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
+    return np.uint32(rounded).view(np.float32)
 
 
 _NARROW: dict[torch.dtype, Numbers] = {
@@ -227,17 +249,16 @@ def _power_of_one(exponent: Any) -> Any:
         return np.ldexp(np.float32(1), int(exponent)) if exact else np.exp2(np.float32(exponent))
 
 
-POWER_OF_TWO = Operation(
-    "2^({0})", "torch.ldexp(torch.tensor(1.0), {0})", "np.float32(2.0 ** ({0}))", _power, _power_of_one, PRODUCT
-)
-LOG2 = _call("log2", "torch.log2", "np.log2", lambda x, out=None: torch.log2(x, out=out), _one_by_one(torch.log2))
+_IN_TORCH, _IN_NUMPY = "torch.ldexp(torch.tensor(1.0), {0})", "np.float32(2.0 ** ({0}))"
+POWER_OF_TWO = Operation("2^({0})", _IN_TORCH, _IN_NUMPY, _power, _power_of_one, PRODUCT)
+LOG2 = _call("log2", "torch.log2", "np.log2", torch.log2, _one_by_one(torch.log2))
 
 
 _MANTISSA, _BIAS = 23, 127  # of float32
 
 
 def _of_bits(word: str, name: str, of_infinity: float = 128.0) -> Operation:
-    """Return floor or ceil of log2 from the bits of float32, as float32: -127 for 0, and for subnormal numbers."""
+    """Return floor or ceil of log2 from the bits of float32, as float32: -127 for 0 and subnormal numbers."""
 
     def tensors(x: Tensor, out: Tensor | None = None) -> Tensor:
         bits = x.to(torch.float32).view(torch.int32)
@@ -280,16 +301,25 @@ ONES = _call("ones", "ones", "ones", _count_ones, lambda bits: int(bits).bit_cou
 
 
 def renamed(expression: Expression, name: str, instead: Expression) -> Expression:
-    """Return an expression of operations with another in place of a name."""
+    """Return an expression of operations and branches with another in place of a name."""
+    return placed(expression, {name: instead})
+
+
+def placed(expression: Expression, instead: Mapping[str, Expression]) -> Expression:
+    """Return an expression of operations and branches with others in place of names."""
     if isinstance(expression, Name):
-        return instead if expression.name == name else expression
-    if not isinstance(expression, Applied):
+        return instead.get(expression.name, expression)
+    if expression.names.isdisjoint(instead):
         return expression
-    return expression.operation(*(renamed(o, name, instead) for o in expression.operands))
+    if isinstance(expression, Where):
+        test, then, otherwise = (placed(part, instead) for part in expression.children)
+        return replace(expression, test=test, then=then, otherwise=otherwise)
+    assert isinstance(expression, Applied)
+    return expression.operation(*(placed(o, instead) for o in expression.operands))
 
 
 def in_dtype(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, torch.dtype]) -> Expression:
-    """Return an expression that is computed in a dtype: its names are brought to it, and each result is rounded to it.
+    """Return an expression in a dtype: its names are brought to it, and each result is rounded to it.
 
     Tests are made of numbers as they are.
 
@@ -300,7 +330,8 @@ def in_dtype(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, to
         return expression if dtypes.get(expression.name, dtype) == dtype else to(dtype)(expression)
     if isinstance(expression, Applied):
         found = expression.operation(*(in_dtype(o, dtype, dtypes) for o in expression.operands))
-        return found if dtype in (torch.float32, torch.float64) else to(dtype)(found)
+        exact = expression.operation.exact or dtype in (torch.float32, torch.float64)
+        return found if exact else to(dtype)(found)
     if isinstance(expression, Where):
         then, otherwise = (in_dtype(e, dtype, dtypes) for e in (expression.then, expression.otherwise))
         return Where(expression.test, expression.value, then, otherwise, expression.note)

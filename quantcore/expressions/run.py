@@ -22,10 +22,10 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
     """Return the result of an expression.
 
     Args:
-        numbers: tensors that broadcast, or single numbers, by name. None is a number that is absent, so that nothing is
-            added or subtracted.
-        out: float32 memory for the result, of the elements' shape. Names whose tensors have as many elements are the
-            elements: they are computed in this memory, and codes are converted straight into it.
+        numbers: tensors that broadcast, or single numbers, by name. None is a number that is absent, so that
+            nothing is added or subtracted.
+        out: float32 memory for the result, of the elements' shape. Names whose tensors have as many elements
+            are the elements: they are computed in this memory, and codes are converted straight into it.
     """
     size = 0 if out is None else out.numel()
     elements, absent = [], []
@@ -39,7 +39,7 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
 
 
 def step_of(expression: Expression) -> BlockStep:
-    """Return how an expression of parameters is computed: of the numbers by name, and the results of `Let` so far.
+    """Return how an expression of parameters is computed: of numbers by name, and of the `Let` so far.
 
     Not for numbers that may be absent, nor for elements, which `run` computes in memory that is given.
     """
@@ -48,7 +48,7 @@ def step_of(expression: Expression) -> BlockStep:
 
 
 def bind(steps: Iterable[tuple[str, BlockStep, tuple[str, ...]]], numbers: dict[str, Any]) -> None:
-    """Add the results of steps to the numbers: a name, how its number is computed, and the names not needed after."""
+    """Add the results of steps to the numbers: a name, how it is computed, and the names not needed after."""
     known: dict[Expression, Any] = {}
     for name, step, last in steps:
         numbers[name] = step(numbers, known)
@@ -58,11 +58,11 @@ def bind(steps: Iterable[tuple[str, BlockStep, tuple[str, ...]]], numbers: dict[
 
 @lru_cache(maxsize=1024)
 def _plan(expression: Expression, elements: tuple[str, ...], absent: tuple[str, ...]) -> _Step:
-    """Return how an expression is computed: walking its tree for every region would cost more than small regions do."""
+    """Return how an expression is computed: to walk its tree would cost more than a small region does."""
     places = (f"operand {i}" for i in count(1))
 
     def step(part: Expression, inside: bool, place: str = "") -> _Step:
-        """``inside``: whether it is computed in memory; ``place``: in a buffer of that name instead of the result's."""
+        """``inside``: whether it is computed in memory; ``place``: in the buffer of that name."""
         if isinstance(part, Number):
             value = part.value
             return lambda numbers, out, known: value
@@ -143,7 +143,7 @@ def _applied(part: Applied, steps: list[tuple[_Step, bool]], inside: bool, place
 
 
 def _of_parameters(operation: Operation, steps: list[_Step]) -> _Step:
-    """Return a step of an operation in block form; those of one and two operands are the most, so written out."""
+    """Return a step of an operation in block form; one and two operands, the most, are written out."""
     tensors, first = operation.on_tensors, steps[0]
     if len(steps) == 1:
 
@@ -182,9 +182,11 @@ def _floats(value: Any) -> Any:
 
 
 def _product_in_half(part: Applied, elements: tuple[str, ...]) -> tuple[Expression, Expression] | None:
-    """Return the factors of a product that is rounded to float16: codes or numbers rounded to it, and a parameter."""
+    """Return the factors of a product rounded to float16: codes or numbers rounded to it, and a parameter."""
     product = part.operands[0]
-    if part.operation is not to(torch.float16) or not isinstance(product, Applied) or product.operation is not MULTIPLY:
+    if part.operation is not to(torch.float16):
+        return None
+    if not isinstance(product, Applied) or product.operation is not MULTIPLY:
         return None
     first, other = product.operands
     if first.names.isdisjoint(elements) or not other.names.isdisjoint(elements):
@@ -197,8 +199,8 @@ def _product_in_half(part: Applied, elements: tuple[str, ...]) -> tuple[Expressi
 def _in_half(first: Expression, steps: tuple[_Step, _Step, _Step]) -> _Step:
     """Multiply in float16 if both factors are exact in it.
 
-    PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the time. For
-    bfloat16 this does not pay off, since conversion takes longer than the computation.
+    PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the
+    time. For bfloat16 this does not pay off, since conversion takes longer than the computation.
 
     Args:
         first: the elements that are multiplied.

@@ -1,8 +1,8 @@
 """Plotly figures of results; the only part of quantcore that imports plotly.
 
-Colors: original and dequantized share one color scale, so that equal colors mean equal values; the error has a
-diverging scale centered on 0; codes span the full range of the format. All palettes are safe for color-blind
-readers.
+Colors: original and dequantized share one color scale, so that equal colors mean equal values; the error has
+a diverging scale centered on 0; codes span the full range of the format. All palettes are safe for
+color-blind readers.
 """
 
 import plotly.graph_objects as go

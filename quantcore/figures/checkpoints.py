@@ -1,4 +1,4 @@
-"""Figures of whole checkpoints: how much each tensor differs, the error against the size, treemaps, colors of a table."""
+"""Figures of whole checkpoints: how much tensors differ, error against size, treemaps, colors of a table."""
 
 import html
 import math
@@ -52,8 +52,9 @@ def harm(
 ) -> go.Figure:
     """Return each tensor as a circle, in the order of the rows; area is bytes, color is bits per weight.
 
-    A few are bars with their names, except for the cosine similarity, whose bars would all look alike. Tensors without a
-    finite metric are not drawn, nor are errors of 0. The customdata of a circle or bar is its row's index.
+    A few are bars with their names, except for the cosine similarity, whose bars would all look alike. Errors
+    of 0 are not drawn, nor tensors without a finite metric. The customdata of a circle or bar is its row's
+    index.
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
@@ -91,7 +92,8 @@ def harm(
     )
     largest = min(_LARGEST, max(10.0, _WIDTH / max(1, len(places))))  # px
     marker = colors | {"size": _SMALLEST + (largest - _SMALLEST) * sizes, "opacity": 0.8}
-    trace = go.Scatter(x=list(range(len(places))), y=values[places].tolist(), mode="markers", marker=marker, **told)
+    x, y = list(range(len(places))), values[places].tolist()
+    trace = go.Scatter(x=x, y=y, mode="markers", marker=marker, **told)
     if metric == "sqnr_db" and len(places) and np.ptp(values[places]) < _SPAN:
         middle = float(values[places].min() + values[places].max()) / 2
         layout["yaxis"] |= {"range": [middle - _SPAN / 2, middle + _SPAN / 2]}
@@ -105,7 +107,8 @@ def _bars(
     n = len(names)
     thickness = min(0.7, _THICK * max(1, n) / _HIGH)
     trace = go.Bar(
-        x=values.tolist(), y=list(range(n)), orientation="h", width=thickness, marker=colors, textposition="none", **told
+        x=values.tolist(), y=list(range(n)), orientation="h", width=thickness, marker=colors,
+        textposition="none", **told,
     )  # fmt: skip
     metric = layout["yaxis"]
     layout["yaxis"] = {
@@ -129,7 +132,8 @@ def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str
     left_out = f", {count - n:,} not shown (exact or not finite)" if n < count else ""
     layout["xaxis"] = {
         "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else ""},
-        "showticklabels": False, "showgrid": False, "zeroline": False, "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],
+        "showticklabels": False, "showgrid": False, "zeroline": False,
+        "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],
     }  # fmt: skip
     layout["yaxis"] = {"title": HARM_AXES[metric][0], "type": "linear", "zeroline": metric == "sqnr_db"}
     if metric in ("mse", "max_abs_error"):
@@ -148,8 +152,8 @@ def layer_colors(sqnr_db: Sequence[Sequence[float]]) -> list[list[str]]:
     """Return the CSS of each cell: its color, and the ink that is read best on it.
 
     Args:
-        sqnr_db: of shape (weights, schemes); cells without a number get no color, those without an error that of the
-            highest number.
+        sqnr_db: of shape (weights, schemes); cells without a number get no color, those without an error that
+            of the highest number.
     """
     values = np.array(sqnr_db, np.float64)
     finite = values[np.isfinite(values)]
@@ -164,31 +168,43 @@ def layer_colors(sqnr_db: Sequence[Sequence[float]]) -> list[list[str]]:
 
 
 def size_curve(
-    best: Sequence[Point], uniform: Mapping[str, Point], chosen: Point | None = None, *, label: str = "summed error", theme: str = "light"
+    best: Sequence[Point],
+    uniform: Mapping[str, Point],
+    chosen: Point | None = None,
+    *,
+    label: str = "summed error",
+    theme: str = "light",
 ) -> go.Figure:
     """Return the best choices as a line, one scheme for all weights as points, and ``chosen`` as a ring.
 
     Errors of 0 can't be drawn on the logarithmic axis and are left out; sizes are in MB.
     """
     at = "%{x:.4g} MB, error %{y:.4g}<extra></extra>"
-    line = [point for point in best if point[1] > 0]
-    points = [(html.escape(printable(scheme)), *point) for scheme, point in uniform.items() if point[1] > 0]
+    line = [(num_bytes / 1e6, error) for num_bytes, error in best if error > 0]
+    points = [
+        (html.escape(printable(scheme)), num_bytes / 1e6, error)
+        for scheme, (num_bytes, error) in uniform.items()
+        if error > 0
+    ]
     names = _names(points, max((size for size, _ in line), default=1.0))
     figure = go.Figure()
     figure.add_scatter(
-        x=[size / 1e6 for size, _ in line], y=[error for _, error in line], mode="lines+markers", name="a scheme per group",
-        line={"color": INK[theme], "width": 1.5}, marker={"size": 4}, hovertemplate=at,
+        x=[size for size, _ in line], y=[error for _, error in line], mode="lines+markers",
+        name="a scheme per group", line={"color": INK[theme], "width": 1.5}, marker={"size": 4},
+        hovertemplate=at,
     )  # fmt: skip
     figure.add_scatter(
-        x=[size / 1e6 for _, size, _ in points], y=[error for _, _, error in points], mode="markers+text", name="one scheme for all",
-        text=names, textposition="middle right", customdata=[scheme for scheme, _, _ in points], marker={"size": 9, "symbol": "diamond"},
+        x=[size for _, size, _ in points], y=[error for _, _, error in points], mode="markers+text",
+        name="one scheme for all", text=names, textposition="middle right",
+        customdata=[scheme for scheme, _, _ in points], marker={"size": 9, "symbol": "diamond"},
         hovertemplate=f"%{{customdata}}<br>{at}",
     )  # fmt: skip
     if chosen is not None and chosen[1] > 0:
         ring = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
         figure.add_scatter(
-            x=[chosen[0] / 1e6], y=[chosen[1]], mode="markers", name="the choice within the budget", marker=ring, hovertemplate=at
-        )
+            x=[chosen[0] / 1e6], y=[chosen[1]], mode="markers",
+            name="the choice within the budget", marker=ring, hovertemplate=at,
+        )  # fmt: skip
     figure.update_layout(base_layout(theme, 360) | LEGEND_ABOVE)
     figure.update_xaxes(title={"text": "size of all weights (MB)"}, automargin=True)
     figure.update_yaxes(title={"text": label}, type="log", dtick=1, automargin=True)
@@ -251,7 +267,8 @@ def treemap(
         outsidetextfont={"color": INK[theme]},
     )
     layout = base_layout(theme, height) | {"margin": {"l": 0, "r": 0, "t": 22, "b": 2}}
-    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": {"color": INK[theme]}}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme]}
+    layout["hoverlabel"]["font"] = {"color": INK[theme]}
     layout["uniformtext"] = {"minsize": SMALL, "mode": "hide"}
     return go.Figure([trace], layout)
 

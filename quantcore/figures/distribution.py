@@ -69,7 +69,7 @@ def distribution_data(
     values = grid_values(result, where)
     low, high = (float(v) for v in torch.aminmax(own))
     # if all elements are within the representable range, nothing is clipped and no pass over x is needed
-    plain = result.dequantizer.how == "scaled" and result.dequantizer.center is None
+    plain = result.dequantizer.is_product
     clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
     name = block_name(result.blocks.bounds(where), tuple(result.x.shape))
     return DistributionData(
@@ -88,8 +88,8 @@ def distribution(
 ) -> go.Figure:
     """Return the histogram of a block, with the values that its codes represent marked in it.
 
-    With several blocks, the bars are percentages, and all of x is drawn faintly in the background. For ``block``,
-    ``alone`` and ``whole`` see `distribution_data`.
+    With several blocks, the bars are percentages, and all of x is drawn faintly in the background. For
+    ``block``, ``alone`` and ``whole`` see `distribution_data`.
 
     Args:
         log: whether the axis of counts or percentages is logarithmic.
@@ -202,7 +202,7 @@ def _rug(shown: Array, theme: str) -> list[go.Scatter]:
 
 
 def _title(result: Quantized, data: DistributionData, shown: int) -> str:
-    """Which block is drawn, its range, how many of its elements are clipped, and what the background shows."""
+    """Which block is drawn, its range, how many elements are clipped, and what the background shows."""
     fmt, name = result.scheme.format, sentence(data.name)
     drawn = (
         "lines"

@@ -86,8 +86,8 @@ def maps(
 ) -> go.Figure:
     """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
 
-    In a large tensor a cell represents several elements and shows one of them: ``map_data(result, view).legend``
-    says which.
+    In a large tensor a cell represents several elements and shows one of them: ``map_data(result,
+    view).legend`` says which.
 
     Args:
         numbers: write the numbers into the cells where they fit, in a figure 1,000 px wide.
@@ -202,8 +202,8 @@ def _colors_of(data: MapData, grey: bool) -> dict[str, _Colors]:
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
     """Return the lowest and highest values in the color range; (0, 0) if none are finite.
 
-    With given parameters, x̂ can overflow. If a few of many cells lie so far out that all others would share one
-    color, the range excludes them.
+    With given parameters, x̂ can overflow. If a few of many cells lie so far out that all others would share
+    one color, the range excludes them.
     """
     finite = values[np.isfinite(values)]
     if not finite.size:

@@ -38,7 +38,8 @@ def number_line(
     traces = [_row(name, numbers, by[name], log, theme) for name, numbers in values.items()]
     if at is not None:
         traces += _number(list(values), at, log, divide, theme)
-    traces += _points(rounded or {}, by, log, divide, LINE[theme], "circle", 9, "%{y} rounds it to %{customdata:.6~g}")
+    text = "%{y} rounds it to %{customdata:.6~g}"
+    traces += _points(rounded or {}, by, log, divide, LINE[theme], "circle", 9, text)
     if chosen is not None:
         text = "the code above: %{customdata:.6~g}"
         traces += _points(dict([chosen]), by, log, divide, INK[theme], "diamond-open", 15, text)
@@ -79,7 +80,8 @@ def _span(values: Mapping[str, npt.ArrayLike], shown: list[float]) -> list[float
 
 
 def _layout(names: list[str], log: bool, divide: Mapping[str, float] | None, theme: str) -> dict[str, Any]:
-    layout = base_layout(theme, 70 + 40 * max(1, len(names))) | {"margin": {"l": 90, "r": 20, "t": 8, "b": 40}}
+    height = 70 + 40 * max(1, len(names))
+    layout = base_layout(theme, height) | {"margin": {"l": 90, "r": 20, "t": 8, "b": 40}}
     title = "value / largest |value|" if divide else "|value|" if log else "value; drag the axis to see more"
     layout["xaxis"] = {"type": "log" if log else "linear", "title": title, "zeroline": True}
     layout["yaxis"] = {
@@ -100,25 +102,25 @@ def _number(
     text = f"the number {at:.6g}<extra></extra>"
     if divide:
         marker = {"symbol": "line-ns", "size": 30, "line": {"width": 2, "color": LINE[theme]}}
-        places = [at / divide[name] for name in names]
-        inside = [place for place in places if abs(place) <= _EDGE]
-        rows = [name for name, place in zip(names, places, strict=True) if abs(place) <= _EDGE]
-        marks = [go.Scatter(x=inside, y=rows, mode="markers", marker=marker, hovertemplate=text)]
-        return marks + _beyond(at, {n: p for n, p in zip(names, places, strict=True) if abs(p) > _EDGE}, theme)
+        places = {name: at / divide[name] for name in names}
+        inside = {name: place for name, place in places.items() if abs(place) <= _EDGE}
+        x, y = list(inside.values()), list(inside)
+        marks = [go.Scatter(x=x, y=y, mode="markers", marker=marker, hovertemplate=text)]
+        return marks + _beyond(at, [name for name in names if name not in inside], theme)
     if log and not at:
         return []  # a logarithmic line has no zero
     place = abs(at) if log else at
     return [go.Scatter(x=[place] * len(names), y=names, mode="lines", line=line, hovertemplate=text)]
 
 
-def _beyond(at: float, places: Mapping[str, float], theme: str) -> list[go.Scatter]:
+def _beyond(at: float, rows: list[str], theme: str) -> list[go.Scatter]:
     """Arrows at the end of the rows that the number exceeds."""
-    if not places:
+    if not rows:
         return []
     end, symbol = (_EDGE, "triangle-right") if at > 0 else (-_EDGE, "triangle-left")
     marker = {"symbol": symbol, "size": 12, "color": LINE[theme]}
     text = f"the number {at:.6g} is beyond the largest value<extra></extra>"
-    return [go.Scatter(x=[end] * len(places), y=list(places), mode="markers", marker=marker, hovertemplate=text)]
+    return [go.Scatter(x=[end] * len(rows), y=rows, mode="markers", marker=marker, hovertemplate=text)]
 
 
 def _points(
@@ -135,13 +137,14 @@ def _points(
     taken = {name: value / by[name] for name, value in points.items() if value or not log}
     if not taken:
         return []
+    outline = {"width": 3 if "open" in symbol else 0}
     return [
         go.Scatter(
             x=[abs(value) if log else value for value in taken.values()],
             y=list(taken),
             customdata=[points[name] for name in taken],
             mode="markers",
-            marker={"color": color, "size": size, "symbol": symbol, "line": {"width": 3 if "open" in symbol else 0}},
+            marker={"color": color, "size": size, "symbol": symbol, "line": outline},
             hovertemplate=f"{text}<extra></extra>",
         )
     ]

@@ -59,9 +59,9 @@ class PairData:
         down, across = self.step
         differing, total = int(self.differing.sum()), int(self.size.sum())
         return (
-            f"Each cell represents {down} × {across} elements: the maps of codes show the element whose codes "
-            "differ most, the third map the percentage of the cell's elements that differ. "
-            f"Overall, {percent(differing, total)} of the elements differ."
+            f"Each cell represents {down} × {across} elements: the maps of codes show the element whose "
+            "codes differ most, the third map the percentage of the cell's elements that differ. Overall, "
+            f"{percent(differing, total)} of the elements differ."
         )
 
 
@@ -94,7 +94,7 @@ def pair_data(first: Codes, second: Codes) -> PairData:
 
 
 def _row_of_cells(a: Codes, b: Codes, step: Span) -> tuple[Codes, Codes, Codes, Codes]:
-    """For each cell of one row: row (from 0) and column of the element shown, how many differ, out of how many."""
+    """For each cell of one row: row and column of the element shown (from 0), how many of how many differ."""
     short = [(0, n - m) for n, m in zip((step[0], -(-a.shape[1] // step[1]) * step[1]), a.shape, strict=True)]
     difference = abs(a.astype(np.int64) - b)
     padded = np.pad(difference, short, constant_values=-1)  # no difference is negative

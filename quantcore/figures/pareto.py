@@ -52,8 +52,8 @@ def pareto(
 ) -> go.Figure:
     """Return every scheme of a sweep as a point, the Pareto frontier, and for SQNR the Gaussian limit.
 
-    A point's customdata is the position of its row in ``frame``; if ``frame`` has a column ``name``, it is shown
-    instead of the scheme.
+    A point's customdata is the position of its row in ``frame``; if ``frame`` has a column ``name``, it is
+    shown instead of the scheme.
 
     Args:
         own: the text of a scheme to mark with a ring.
@@ -125,17 +125,17 @@ def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
     for letter, line in _ROOM:
         added = []
         for i in range(len(best)):
-            start = ends[i] - letter * len(names[i])
+            starts = [end - letter * len(name) for end, name in zip(ends, names, strict=True)]
             free = all(
-                start > ends[j] or ends[j] - letter * len(names[j]) > ends[i] or abs(heights[i] - heights[j]) > line
+                starts[i] > ends[j] or starts[j] > ends[i] or abs(heights[i] - heights[j]) > line
                 for j in kept
             )
-            if i not in kept and free and start > 0:
+            if i not in kept and free and starts[i] > 0:
                 kept.append(i)
                 added.append(i)
         drawn.append(
-            go.Scatter(
-                x=[*x[added], None],  # one without points would not be drawn, and the page finds it by its place
+            go.Scatter(  # one without points would not be drawn, and the page finds it by its place
+                x=[*x[added], None],
                 y=[*y[added], None],
                 mode="text",
                 text=[*(html.escape(names[i]) for i in added), ""],
@@ -184,6 +184,7 @@ def _line(x: Sequence[float], y: Sequence[float], name: str, line: dict[str, Any
 
 def _points(points: "pd.DataFrame", metric: str, name: str, marker: dict[str, Any]) -> go.Scatter:
     """Points with their names and coordinates in the tooltip."""
+    told = f"%{{text}}<br>%{{x:.3f}} bits per element<br>{AXES[metric][0]} %{{y:.4g}}<extra></extra>"
     return go.Scatter(
         x=points["bits_per_element"],
         y=points[metric],
@@ -192,7 +193,7 @@ def _points(points: "pd.DataFrame", metric: str, name: str, marker: dict[str, An
         marker=marker,
         customdata=points["place"].tolist(),  # a list: the browser turns an array into an object
         text=points["listed"],
-        hovertemplate=f"%{{text}}<br>%{{x:.3f}} bits per element<br>{AXES[metric][0]} %{{y:.4g}}<extra></extra>",
+        hovertemplate=told,
     )
 
 
@@ -231,7 +232,8 @@ def error_maps(
                 xaxis=f"x{axis}",
                 yaxis=f"y{axis}",
                 customdata=np.stack([data.worst.row, data.worst.column], axis=-1),
-                hovertemplate="row %{customdata[0]}, column %{customdata[1]}<br>error %{z:.4g}<extra></extra>",
+                hovertemplate="row %{customdata[0]}, column %{customdata[1]}<br>"
+                "error %{z:.4g}<extra></extra>",
             )
         )
         short = name if len(name) <= _TITLE else name[: _TITLE - 1] + "…"

@@ -20,7 +20,7 @@ from quantcore.figures.style import (
     log_ticks,
 )
 
-# Okabe and Ito's palette, safe for color-blind readers: light enough for dark pages, dark enough for light ones
+# Okabe and Ito's palette, safe for color-blind readers, and of a lightness that dark and light pages allow
 COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
            "rgb(120,94,180)", "rgb(150,110,80)", "rgb(90,150,60)", "rgb(140,140,140)")  # fmt: skip
 Array = npt.NDArray[Any]
@@ -100,17 +100,18 @@ def range_error(
     ]
     at, least = float(curve.widths[curve.best]), float(curve.mse[curve.best])
     what = "largest |x| that is not clipped" if symmetric else "width of the range, high - low"
+    what += ",<br>mean over all blocks" if curve.blocks > 1 else ""
+
+    minimum = f"minimum {least:.4g} at {at:.4g} ({curve.fractions[curve.best]:.0%} of min-max)"
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
-        "xaxis": {"title": what + (",<br>mean over all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero",
-                  "automargin": True},
+        "xaxis": {"title": what, "rangemode": "tozero", "automargin": True},
         "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", **_decades(curve)},
         "showlegend": True,
         "legend": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [line_at("x", at, {"color": DIM[theme], "width": 1, "dash": "dot"})],
         # at the left edge: above its line it would be truncated if the minimum is near an edge
-        "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
-                         "showarrow": False,
-                         "text": f"minimum {least:.4g} at {at:.4g} ({curve.fractions[curve.best]:.0%} of min-max)"}],
+        "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
+                         "yanchor": "bottom", "showarrow": False, "text": minimum}],
     }  # fmt: skip
     return go.Figure([*lines, *points], layout)
 

@@ -65,8 +65,8 @@ def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
 def largest(values: Array) -> tuple[Array, Array, Array, Span]:
     """Reduce a plane to at most 256×256 cells.
 
-    Return the largest value of each cell, its row and column in the plane, and how many elements (down, across) a
-    cell represents.
+    Return the largest value of each cell, its row and column in the plane, and how many elements (down,
+    across) a cell represents.
     """
     step = (-(-values.shape[0] // MAX_CELLS), -(-values.shape[1] // MAX_CELLS))
     short = [(0, -n % s) for n, s in zip(values.shape, step, strict=True)]

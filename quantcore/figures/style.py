@@ -20,8 +20,8 @@ DIM = {"light": "rgba(49,51,63,0.45)", "dark": "rgba(250,250,250,0.5)"}
 FILL = {"light": "rgb(11,110,153)", "dark": "rgb(77,182,226)"}
 LINE = {"light": "rgb(179,88,6)", "dark": "rgb(253,184,99)"}
 
-# Blue to red and purple to orange, like RdBu and PuOr, but with a dark middle: on a dark page zero must be the
-# quietest color, not a glaring white
+# Blue to red and purple to orange, like RdBu and PuOr, but with a dark middle: on a dark page zero must be
+# the quietest color, not a glaring white
 _DARK_VALUES = ["146,197,255", "76,142,209", "46,84,126", "46,47,52", "124,56,50", "211,94,78", "255,176,150"]
 _DARK_ERROR = [
     "208,188,255",
@@ -59,8 +59,8 @@ BLOCKS = {
     ],
 }
 _BLACK, _WHITE = "rgb(0,0,0)", "rgb(255,255,255)"
-# relative luminance of the color on which black and white have the same contrast: (1 + 0.05) / (y + 0.05) = (y + 0.05) / 0.05
-# (WCAG 2.2, contrast ratio); on every color the better of them has at least 4.58
+# relative luminance y of the color on which black and white have the same contrast (WCAG 2.2):
+# (1 + 0.05) / (y + 0.05) = (y + 0.05) / 0.05; on every color the better of them has at least 4.58
 _EVEN = (1.05 * 0.05) ** 0.5 - 0.05
 
 LEGEND_ABOVE = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
@@ -89,7 +89,7 @@ def palette(name: str, theme: str = "light") -> list[list[Any]]:
 
 
 def colors_of_codes(low: int, high: int, middle: int, theme: str) -> dict[str, Any]:
-    """zmin, zmax and colorscale of integer codes, neutral at ``middle``; sequential if that is no code between them."""
+    """zmin, zmax and colorscale of integer codes, neutral at ``middle``; sequential if it is not inside."""
     if not low < middle < high:
         return {"zmin": low, "zmax": high, "colorscale": palette("patterns")}
     at = (middle - low) / (high - low)
@@ -104,7 +104,7 @@ def colors_at(
 
     Args:
         values: NaN is drawn like ``low``.
-        low: the value at the first color of ``scale``; values beyond are clamped to it, and to ``high`` at the last.
+        low: the value at the first color of ``scale``, ``high`` that at the last; values beyond are clamped.
     """
     at = np.clip((np.nan_to_num(values.astype(np.float64), nan=low) - low) / ((high - low) or 1.0), 0, 1)
     places = [place for place, _ in scale]
@@ -113,7 +113,7 @@ def colors_at(
 
 
 def short_scheme(name: str) -> str:
-    """Return the text of a scheme, or a name, without what most schemes have in common, in at most 30 characters."""
+    """Return the text of a scheme, or a name, without what most have in common, in at most 30 characters."""
     words = [word for word in name.split() if word not in ("symmetric", "min_max", "textbook", "per_tensor")]
     text = " ".join(words) or name
     return text if len(text) <= 30 else f"{text[:29]}…"
@@ -126,7 +126,8 @@ def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
         size: of all type but titles, in px.
     """
     ink = {"color": INK[theme], "family": FAMILY, "size": size}
-    named = {"title": {"font": {"size": size}}}  # Plotly's own titles of axes, legends and color bars are larger
+    # Plotly's own titles of axes, legends and color bars are larger
+    named = {"title": {"font": {"size": size}}}
     axis = named | {
         "gridcolor": FAINT[theme],
         "linecolor": FAINT[theme],
@@ -166,7 +167,7 @@ def title(text: str, x: float, y: float) -> dict[str, Any]:
 
 
 def log_ticks(low: float, high: float, suffix: str = "") -> dict[str, Any]:
-    """Ticks for a logarithmic axis from ``low`` to ``high``: decades, and between few of them their 2nd and 5th parts.
+    """Ticks for a logarithmic axis from ``low`` to ``high``: decades, if few, with their 2nd and 5th parts.
 
     Plotly's own ticks between decades have smaller type.
     """
@@ -198,7 +199,7 @@ def subplot_domain(i: int, n: int, gap: float) -> list[float]:
 def map_axis(
     anchor: str, ends: tuple[int, int], domain: list[float] | None = None, matches: str | None = None
 ) -> dict[str, Any]:
-    """Return an axis of cells from one end to the other, with ticks at integers; (stop, start) reverses it."""
+    """Return an axis of cells from end to end, with ticks at integers; (stop, start) reverses it."""
     n = abs(ends[1] - ends[0])
     ticks = {"tick0": 0, "dtick": 1} if n <= 8 else {"nticks": 8}
     span = [ends[0] - 0.5, ends[1] - 0.5]

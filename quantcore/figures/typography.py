@@ -1,10 +1,13 @@
-"""One scale and two families of type, which figures and pages share. Nothing that is shown is smaller than SMALL."""
+"""One scale and two families of type, which figures and pages share. Nothing is shown smaller than SMALL."""
 
 FAMILY = '"Source Sans", sans-serif'
 MONO = '"Source Code Pro", monospace'
 
-TEXT = 14.0  # px: running text; the sizes below are px too, and a page multiplies all by one number to be read from afar
-SCALE = {"small": 0.875 * TEXT, "text": TEXT, "large": 1.25 * TEXT, "title": 1.5 * TEXT, "display": 2.5 * TEXT}
+# px; a page multiplies all sizes by one number to be read from afar
+TEXT = 14.0  # running text
+
+_TIMES = {"small": 0.875, "text": 1.0, "large": 1.25, "title": 1.5, "display": 2.5}
+SCALE = {name: times * TEXT for name, times in _TIMES.items()}
 SMALL = SCALE["small"]  # labels, tables, code, and all text of a figure but its titles
 LARGER = 1.92  # times as large for the back row of a room, as pages are in a window 1920 px wide
 

@@ -31,8 +31,8 @@ USED = {
 def about(fmt: Format) -> str:
     """Return the layout of a format and where it is used.
 
-    >>> about(FLOATS["e2m1"])
-    'a sign bit, 2 exponent bits, 1 mantissa bit, bias 1: FP4, the elements of MXFP4 and NVFP4 (OCP Microscaling Formats 1.0)'
+    >>> about(FLOATS["fp16"])
+    'a sign bit, 5 exponent bits, 10 mantissa bits, bias 15: half precision (IEEE 754-2019)'
     >>> about(IntFormat(4))
     "4 bits in two's complement: the integers from -8 to 7"
     """
@@ -51,7 +51,8 @@ def _name(fmt: Format) -> str:
 
 def _layout(fmt: Format) -> str:
     if isinstance(fmt, FloatFormat):
-        sign = ["a sign bit"] if fmt.sign_bit else ["no sign bit"]
-        return ", ".join([*sign, count(fmt.exponent, "exponent bit"), count(fmt.mantissa, "mantissa bit"), f"bias {fmt.bias}"])
+        sign = "a sign bit" if fmt.sign_bit else "no sign bit"
+        exponent, mantissa = count(fmt.exponent, "exponent bit"), count(fmt.mantissa, "mantissa bit")
+        return f"{sign}, {exponent}, {mantissa}, bias {fmt.bias}"
     assert isinstance(fmt, CodebookFormat)
     return f"{count(fmt.bits, 'bit')} that index {count(len(fmt.values), 'number')} of a table"

@@ -1,4 +1,4 @@
-"""The values of stored bits, as operations: small floats from sign, exponent and mantissa, and E8M0 scales."""
+"""The values of stored bits, as operations: small floats by sign, exponent and mantissa, and E8M0 scales."""
 
 from functools import cache, lru_cache
 
@@ -51,7 +51,7 @@ def e8m0(nan: bool) -> Operation:
     """Return 2^(bits - 127), float32.
 
     Args:
-        nan: whether 255 is NaN, as in OCP Microscaling Formats 1.0; some libraries compute 2^128, which is infinity.
+        nan: whether 255 is NaN, as in OCP Microscaling Formats 1.0; some libraries compute 2^128, infinity.
     """
 
     def tensors(bits: Tensor, out: Tensor | None = None) -> Tensor:

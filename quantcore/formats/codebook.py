@@ -110,7 +110,7 @@ class CodebookFormat(TableFormat):
         torch.bucketize, or code 0 with the tie rule ``first``, as in argmin.
 
         Raises:
-            QuantError: a rounding other than half_even, which here means the nearest value, with ties by ``tie``.
+            QuantError: a rounding other than half_even, here the nearest value with ties by ``tie``.
         """
         if rule is not half_even:
             raise QuantError(
@@ -143,7 +143,8 @@ def powers_of_two(bits: int) -> CodebookFormat:
     bits = notation.integer(bits, "bits")
     if bits not in LOG2_BITS:
         raise QuantError(
-            f"bits={bits} is outside {LOG2_BITS[0]}..{LOG2_BITS[-1]}, the widths of log2 codebooks; choose one of them."
+            f"bits={bits} is outside {LOG2_BITS[0]}..{LOG2_BITS[-1]}, the widths of log2 codebooks; choose "
+            "one of them."
         )
     rising = [2.0**-k for k in reversed(range((1 << (bits - 1)) - 1))]
     return CodebookFormat((*(-v for v in reversed(rising)), 0.0, *rising), f"log2_{bits}", "away")
@@ -156,8 +157,9 @@ def log2_codebook(name: str) -> CodebookFormat | None:
 
 
 _NF4 = (
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+    -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
+    0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
 _NF4_TORCHAO = tuple(round(v, 4) for v in _NF4)

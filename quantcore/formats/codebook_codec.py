@@ -20,7 +20,7 @@ Codebook = tuple[tuple[float, ...], str]  # values in the order of their codes, 
 
 @lru_cache(maxsize=64)
 def steps(codebook: Codebook) -> tuple[list[int], list[float]]:
-    """Return the codes in the order of their values, and the largest float32 that rounds to each but the last.
+    """Return the codes by rising values, and the largest float32 that rounds to each but the last.
 
     Of equal values, ``first`` uses only the first. With the other rules, the lowest of their codes takes the
     numbers below, and the highest takes the numbers above.
@@ -76,8 +76,8 @@ def _from_rank(ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats
 def _halves(codebook: Codebook) -> tuple[Tensor, Tensor] | None:
     """Return, for the upper 16 bits of a float32, the threshold among its numbers and the codes around it.
 
-    As (65536,) float32, infinite without a threshold, and (65536,) int32, code below + 256 · code above; None if
-    some upper half has two thresholds.
+    As (65536,) float32, infinite without a threshold, and (65536,) int32, code below + 256 · code above; None
+    if some upper half has two thresholds.
     """
     codes, thresholds = steps(codebook)
     upper = np.arange(1 << 16, dtype=np.uint32) << 16

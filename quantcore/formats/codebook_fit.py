@@ -66,7 +66,7 @@ def _middles(n: int, count: int) -> Tensor:
 
 
 def _quantiles(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """Return the middles of ``size`` equal parts of the elements, or of the distinct values if some coincide."""
+    """Return the middles of ``size`` equal parts of the elements, of the distinct values if some coincide."""
     start = ordered[_middles(len(ordered), size)]
     return start if bool((start.diff() > 0).all()) else distinct[_middles(len(distinct), size)]
 

@@ -81,13 +81,14 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
 
 
 def round_(work: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> bool:
-    """Round float32 numbers in place to the values of the codes that `encode_` gives them; return whether this can do it.
+    """Round float32 numbers in place to the values of their codes; return whether this can do it.
 
-    Adding 1.5 times the power of two whose last bit is the mantissa's last rounds half to even, whatever the sign.
+    To add 1.5 times the power of two whose last bit is the mantissa's last rounds half to even.
     """
     most, width = float(table(layout)[layout.top]), _MANTISSA - layout.mantissa
     usual = layout.saturate and layout.subnormals and layout.sign == "bit" and width > 1
-    if not usual or rule is not half_even or layout.lowest_exponent <= _LEAST_OF_SUMS or most * 2.0**width > 2.0**126:
+    sums_are_normal = layout.lowest_exponent > _LEAST_OF_SUMS and most * 2.0**width <= 2.0**126
+    if not usual or rule is not half_even or not sums_are_normal:
         return False
     if bool(work.clamp_(-most, most).amax().isnan()):
         return False
@@ -115,7 +116,7 @@ def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
 
 
 def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
-    """Return whether ``layout``'s numbers times a power of two are the lowest of ``base``, in the same order."""
+    """Return whether the numbers times a power of two are the lowest of ``base``, in the same order."""
     narrower = layout.exponent < base.exponent and layout.mantissa == base.mantissa
     same_rules = (
         layout.saturate and layout.subnormals and layout.sign == "bit" and layout.nan != "negative_zero"
@@ -141,14 +142,14 @@ def _has_nonfinite(work: Tensor, layout: FloatLayout) -> bool:
 
 
 def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
-    """Return -1 for elements with the sign bit set (also -0), else 0, int32; None if the format has no sign."""
+    """Return -1 for elements with the sign bit set (-0 too), else 0, int32; None without a sign bit."""
     if not layout.sign_bit:
         return None
     return torch.bitwise_right_shift(work.view(torch.int32), 31, out=like(work, "sign", torch.int32))
 
 
 def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
-    """`_patterns` of magnitudes, rounded half to even by an addition that shifts them into the last bits of the sum.
+    """`_patterns` of magnitudes, rounded half to even by a sum into whose last bits they are shifted.
 
     The addend is the power of two just below each, times 2^(23 - mantissa); both terms are divided by that
     factor.
@@ -191,7 +192,7 @@ def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
 
 
 def _resolve(nonfinite: Tensor, codes: Tensor, layout: FloatLayout, rule: Rounding) -> None:
-    """Set, in place, the patterns of numbers beyond the format, of NaN, and of negatives without a sign bit."""
+    """Set the patterns of numbers beyond the format, NaN, and negatives without a sign bit, in place."""
     over = (codes > layout.top) | nonfinite.isinf()
     beyond = layout.quiet_nan if layout.infinity is None else layout.infinity
     if layout.saturate:

@@ -61,16 +61,18 @@ class FloatLayout:
     def _check_reach(self) -> None:
         if not 2 <= self.bits <= MAX_BITS or self.top < 1:
             raise QuantError(
-                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits, and the largest "
-                f"number has pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a positive number."
+                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits, and the "
+                f"largest number has pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a "
+                "positive number."
             )
         smallest = self.lowest_exponent - self.mantissa * self.subnormals
         highest = max(self.top >> self.mantissa, self.subnormals) - self.bias
         # float32's own normal numbers, and 2^-127, which e8m0 has too
         if self.lowest_exponent < (-126 if self.mantissa else -127) or smallest > 0 or highest > 127:
             raise QuantError(
-                f"bias={self.bias} puts normal numbers at 2^{self.lowest_exponent} to 2^{highest}; choose a bias "
-                "that keeps them within 2^-126 to 2^127, as in float32, and the smallest number at most 1."
+                f"bias={self.bias} puts normal numbers at 2^{self.lowest_exponent} to 2^{highest}; choose a "
+                "bias that keeps them within 2^-126 to 2^127, as in float32, and the smallest number at "
+                "most 1."
             )
 
     @property

@@ -23,10 +23,11 @@ format        bias  max     smallest    infinity  NaN                 source
 Numbers beyond the range saturate here, as in quantizers. Other libraries cast differently:
 
 - ml_dtypes 0.6: ``saturate=False`` throughout.
-- torch 2.13: e4m3fn saturates; e5m2, fnuz, fp16 and bf16 do not; e8m0 is ``e8m0(saturate=False, sign=dropped)``.
-- gfloat 0.5: either. It rounds e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module round
-  them to the larger number, as IEEE 754-2019, 4.3.1 specifies if no mantissa is even. Between 2^-127 and
-  2^-126 these three always round up, while gfloat rounds to nearest.
+- torch 2.13: e4m3fn saturates; e5m2, fnuz, fp16 and bf16 do not; e8m0 is ``e8m0(saturate=False,
+  sign=dropped)``.
+- gfloat 0.5: either. It rounds e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module
+  round them to the larger number, as IEEE 754-2019, 4.3.1 specifies if no mantissa is even. Between 2^-127
+  and 2^-126 these three always round up, while gfloat rounds to nearest.
 """
 
 import functools
@@ -119,7 +120,7 @@ class FloatFormat(FloatLayout, TableFormat):
 
     @property
     def min(self) -> float:
-        """The smallest positive normal value; if even the largest value is subnormal, the next power of two."""
+        """The smallest positive normal value; the next power of two if even the largest is subnormal."""
         return 2.0**self.lowest_exponent
 
     @property
@@ -155,7 +156,7 @@ class FloatFormat(FloatLayout, TableFormat):
         return float_codec.encode_(work, out, self, rule) if work.numel() else out
 
     def round_(self, work: Tensor, rule: Rounding = half_even) -> bool:
-        """Round ``work``, float32, in place to the values of its codes, without the codes; return whether it could."""
+        """Round ``work``, float32, in place to the values of its codes; return whether it could."""
         return float_codec.round_(work, self, rule)
 
     def __str__(self) -> str:

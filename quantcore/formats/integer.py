@@ -110,7 +110,7 @@ FORMATS |= CODEBOOKS
 
 
 def parse_format(word: str) -> Format:
-    """Read ``int4``, ``uint8``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``nf4`` or ``codebook([-1,0,2])``.
+    """Read ``int4``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``codebook([-1,0,2])``.
 
     Raises:
         QuantError: the format is unknown.

@@ -11,7 +11,7 @@ from quantcore.numerics import CHUNK, Rounding, half_even, like, rounding
 
 
 class TableFormat:
-    """A format with a table of values: codes start at 0, none is excluded, and they can't be offset by a zero point."""
+    """A format with a table of values: codes start at 0, none is excluded, and there is no zero point."""
 
     qmin: ClassVar[int] = 0
     narrow: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class TableFormat:
         return math.frexp(self.max)[1] - 1
 
     def encode(self, x: Any, rule: str = "half_even") -> Tensor:
-        """Return the codes of x, float32 of any shape, in the format's dtype; ``rule`` is a name of `rounding`.
+        """Return the codes of x, float32 of any shape, in the format's dtype; ``rule``: as in `rounding`.
 
         Raises:
             QuantError: the rounding is unknown.

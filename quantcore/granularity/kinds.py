@@ -100,7 +100,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     A group longer than its axis is one short block; `unsupported_reason` says whether a library supports it.
 
     Raises:
-        QuantError: the granularity names an axis that the tensor does not have, or a block longer than its axis.
+        QuantError: the tensor does not have the axis, or a block is longer than its axis.
     """
     match granularity:
         case PerTensor():
@@ -116,15 +116,15 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
         case PerBlock(lengths):
             if len(lengths) != len(shape):
                 raise QuantError(
-                    f"The block shape {lengths} has {len(lengths)} lengths, but the tensor has {len(shape)} axes, "
-                    f"shape {shape}. Give one length per axis."
+                    f"The block shape {lengths} has {len(lengths)} lengths, but the tensor has {len(shape)} "
+                    f"axes, shape {shape}. Give one length per axis."
                 )
             block = tuple(n if length == -1 else length for length, n in zip(lengths, shape, strict=True))
     for i, (length, n) in enumerate(zip(block, shape, strict=True)):
         if length > n:
             raise QuantError(
-                f"{notation.write_call(granularity)} is longer than axis {i}: {length} elements, but the axis has {n}, "
-                f"shape {shape}. Choose at most {n}."
+                f"{notation.write_call(granularity)} is longer than axis {i}: {length} elements, but the "
+                f"axis has {n}, shape {shape}. Choose at most {n}."
             )
     return block
 

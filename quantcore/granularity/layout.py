@@ -1,4 +1,4 @@
-"""The layout of a tensor in blocks: computed once, cut into boxes that fit the cache, and the names of its blocks."""
+"""The layout of a tensor in blocks, computed once: boxes that fit the cache, and the names of its blocks."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ class Blocks:
         """Return the layout of a tensor of this shape.
 
         Raises:
-            QuantError: the granularity names an axis that the tensor does not have, or a block longer than its axis.
+            QuantError: the tensor does not have the axis, or a block is longer than its axis.
         """
         return cls(shape, blocked_shape(granularity, shape), block_shape(granularity, shape))
 
@@ -97,7 +97,7 @@ class Blocks:
         return to_blocks(self.view(x), self.block)
 
     def bounds(self, position: Shape) -> tuple[tuple[int, int], ...]:
-        """Return (start, stop) along each axis of ``blocked_shape`` for the block at ``position`` in the grid."""
+        """Return (start, stop) along each axis of ``blocked_shape`` for a block by its place in the grid."""
         return block_bounds(self.blocked_shape, self.block, position)
 
     def regions(self, limit: int, whole_blocks: bool = False) -> Iterator[Region]:
@@ -130,7 +130,7 @@ def block_name(bounds: Bounds, shape: Sequence[int]) -> str:
     """Return a readable name for the part of a tensor that a block covers.
 
     Args:
-        bounds: (start, stop) along each axis, as in `Trace.bounds`; one pair for a run of the flattened tensor.
+        bounds: (start, stop) along each axis, as in `Trace.bounds`; one for a run of the flattened tensor.
 
     >>> block_name([(1, 2), (0, 8)], (4, 8)), block_name([(0, 1), (0, 4)], (4, 8))
     ('row 1', 'row 0, columns 0–3')

@@ -1,4 +1,4 @@
-"""Which weight of a model takes which scheme: the errors of every weight under several schemes, and a budget of bits."""
+"""Which weight of a model takes which scheme: the errors of weights under several, and a budget of bits."""
 
 from quantcore.layerwise import command
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
@@ -19,6 +19,8 @@ from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of,
 from quantcore.layerwise.table import Table, WeightError, WeightRow, by_harm, merged
 
 __all__ = [
-    "AS_STORED", "WeightError", "Allocation", "ERRORS", "Plan", "WeightRow", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "groups_of", "kind_of", "measured", "merged", "minimum_of", "outline", "plan",
-    "rows_together", "schemes_of", "sensitivity", "trade_off", "traits", "TradeOff", "Traits", "USUAL", "WHOLE",
+    "AS_STORED", "WeightError", "Allocation", "ERRORS", "Plan", "WeightRow", "SensitivityStep", "Table",
+    "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "groups_of", "kind_of",
+    "measured", "merged", "minimum_of", "outline", "plan", "rows_together", "schemes_of", "sensitivity",
+    "trade_off", "traits", "TradeOff", "Traits", "USUAL", "WHOLE",
 ]  # fmt: skip

@@ -1,9 +1,10 @@
-"""The option of every group with the least summed error whose summed cost is within a budget: a multiple-choice knapsack.
+"""The options of groups with the least summed error within a budget: a multiple-choice knapsack.
 
-Up to `EXACT` combinations of half of the groups it is exact: the groups are split in two halves, all combinations of each are
-listed, and the best pairs are found by sorting (Horowitz and Sahni, 1974). Beyond, options on the lower convex hull of each
-group are taken by falling error per cost, which is the optimum of the linear relaxation but for one group; the gap to it is
-stated (Sinha and Zoltners, 1979). Sums are exact, so that ties are ties and no rounding exceeds the budget.
+Up to `EXACT` combinations of half of the groups it is exact: the groups are split in two halves, all
+combinations of each are listed, and the best pairs are found by sorting (Horowitz and Sahni, 1974). Beyond,
+options on the lower convex hull of each group are taken by falling error per cost, which is the optimum of
+the linear relaxation but for one group; the gap to it is stated (Sinha and Zoltners, 1979). Sums are exact,
+so that ties are ties and no rounding exceeds the budget.
 """
 
 import math
@@ -64,23 +65,25 @@ def bit_budget(errors: Any, costs: Any, budget: float) -> Allocation:
     limit = _limit(budget, cost_unit)
     cheapest = [group[0].cost for group in groups]
     least = sum(cheapest)
-    if sum(float(cost * cost_unit) for cost in cheapest) <= float(budget):  # as the one who asks may have added them
+    in_floats = sum(float(cost * cost_unit) for cost in cheapest)  # as the one who asks may have added them
+    if in_floats <= float(budget):
         limit = max(limit, least)
     if least > limit:
         raise QuantError(
-            f"No choice is within the budget of {budget:g}: the cheapest options of the {len(groups):,} groups cost "
-            f"{float(least * cost_unit):g}. Raise the budget, or give cheaper options."
+            f"No choice is within the budget of {budget:g}: the cheapest options of the {len(groups):,} "
+            f"groups cost {float(least * cost_unit):g}. Raise the budget, or give cheaper options."
         )
     middle = _middle(groups)
     if max(math.prod(map(len, half)) for half in (groups[:middle], groups[middle:])) <= EXACT:
         found, gap = _best_pair(_picks(groups[:middle]), _picks(groups[middle:]), limit), Fraction(0)
     else:
         found, gap = _along_hull(groups, limit)
-    return Allocation.of(found.options, float(found.error * error_unit), float(found.cost * cost_unit), float(gap * error_unit))
+    error, cost = float(found.error * error_unit), float(found.cost * cost_unit)
+    return Allocation.of(found.options, error, cost, float(gap * error_unit))
 
 
 def budget_curve(errors: Any, costs: Any) -> list[Allocation]:
-    """Return the choices on the lower convex hull of error against cost, from the cheapest to the most precise.
+    """Return the choices on the lower convex hull of error against cost, the cheapest first.
 
     Each has the least error of all choices that cost as much or less.
 
@@ -93,7 +96,7 @@ def budget_curve(errors: Any, costs: Any) -> list[Allocation]:
 
 
 def _groups(errors: Any, costs: Any) -> tuple[list[list[_Pick]], Fraction, Fraction]:
-    """Return the options of each group that can be best, by rising cost and falling error, with the units of error and cost."""
+    """Return each group's options that can be best, by rising cost and falling error, and both units."""
     checked = []
     for name, values in (("errors", errors), ("costs", costs)):
         try:
@@ -103,10 +106,15 @@ def _groups(errors: Any, costs: Any) -> tuple[list[list[_Pick]], Fraction, Fract
         if array.ndim != 2 or not array.shape[1]:
             raise QuantError(f"{name} must be numbers of shape (groups, options), with one option or more.")
         if not np.isfinite(array).all() or (array < 0).any():
-            raise QuantError(f"{name} must be finite and not negative; leave out options that can't be chosen.")
+            raise QuantError(
+                f"{name} must be finite and not negative; leave out options that can't be chosen."
+            )
         checked.append(array)
     if checked[0].shape != checked[1].shape:
-        raise QuantError(f"errors have shape {checked[0].shape}, but costs have {checked[1].shape}; give one cost per error.")
+        raise QuantError(
+            f"errors have shape {checked[0].shape}, but costs have {checked[1].shape}; give one cost per "
+            "error."
+        )
     (of_errors, error_unit), (of_costs, cost_unit) = map(_integers, checked)
     groups = [
         _best([_Pick(cost, error, (i,)) for i, (error, cost) in enumerate(zip(*row, strict=True))])
@@ -210,7 +218,10 @@ def _along_hull(groups: Sequence[Sequence[_Pick]], limit: int) -> tuple[_Pick, F
     pick, bound = path[at][0], Fraction(path[at][0].error)
     if at + 1 < len(path):
         bound -= path[at + 1][1] * (limit - pick.cost)
-    held = [next(o for o in group if o.options == (at,)) for group, at in zip(groups, pick.options, strict=True)]
+    held = [
+        next(option for option in group if option.options == (at,))
+        for group, at in zip(groups, pick.options, strict=True)
+    ]
     while True:  # what is left of the budget goes where the error falls most
         better = [
             (held[i].error - o.error, held[i].cost - o.cost, i, o)

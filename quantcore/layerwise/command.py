@@ -29,15 +29,39 @@ _EVERY = 5.0  # seconds between two states of the file of --json
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EPILOG = """exit code:
   0  every weight was measured, or left alone for a reason that is printed
-  1  a weight can't be read, a file can't be written, or no choice of schemes is within the size once all are measured
-  2  a file can't be opened, that of --json can't be written, a scheme or size is not understood, or no choice can be within the size: nothing is measured
+  1  a weight can't be read, a file can't be written, or no choice of schemes is within the size \
+once all are measured
+  2  a file can't be opened, that of --json can't be written, a scheme or size is not understood, \
+or no choice can be within the size: nothing is measured
 
 examples:
-  python -m quantcore sensitivity path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" --csv errors.csv
-  python -m quantcore sensitivity path/to/model --imatrix model.imatrix --error output --size 4.2GB --html errors.html
+  python -m quantcore sensitivity path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" \
+--csv errors.csv
+  python -m quantcore sensitivity path/to/model --imatrix model.imatrix --error output --size 4.2GB \
+--html errors.html
   python -m quantcore sensitivity path/to/model --part 1/2 --json first.json
   python -m quantcore sensitivity path/to/model --merge first.json second.json --bits 4.5
 """
+
+
+_HELP = {
+    "path": "a file, a folder with its shards, or a URL",
+    "--schemes": "up to 12 schemes or presets, separated by ; (default: %(default)s)",
+    "--imatrix": "mean squared inputs of each weight, in .gguf or .dat, for the error of its output",
+    "--size": "choose schemes so that all weights take at most this size, such as 4.2GB",
+    "--bits": "likewise, in bits per weight",
+    "--error": "what is summed over weights to choose schemes (default: %(default)s)",
+    "--factors": "a JSON file with a factor by which a weight's error is multiplied, by name",
+    "--minimum": 'least bits per weight by patterns of names, such as "*lm_head*=8; *=4"',
+    "--json": "write everything as JSON, every few seconds and at the end",
+    "--csv": "write one line per weight and scheme",
+    "--html": "write a picture of all weights and schemes",
+    "--resume": "continue with what FILE of --json holds",
+    "--sample": "first print estimates of the SQNR from some rows of each weight, with 95 %% intervals",
+    "--part": "measure only part I of N",
+    "--merge": "read what these files of --json hold instead of measuring",
+    "--threads": "number of threads (default: one per core)",
+}
 
 
 def add_parser(commands: Any, threads: int) -> None:
@@ -45,28 +69,33 @@ def add_parser(commands: Any, threads: int) -> None:
     parser = commands.add_parser(
         "sensitivity",
         help="report how much each weight loses under several schemes",
-        description="Measure every weight of a model under several schemes, without running it: the error of each weight "
-        "alone, as if all others were exact. With a size, choose the scheme of each group of weights.",
+        description="Measure every weight of a model under several schemes, without running it: the error of "
+        "each weight alone, as if all others were exact. With a size, choose the scheme of each group of "
+        "weights.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("path", metavar="PATH", help="a file, a folder with its shards, or a URL")
-    parser.add_argument("--schemes", default=USUAL, help="up to 12 schemes or presets, separated by ; (default: %(default)s)")
-    parser.add_argument("--imatrix", metavar="FILE", help="mean squared inputs of each weight, in .gguf or .dat, for the error of its output")
     budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--size", help="choose schemes so that all weights take at most this size, such as 4.2GB")
-    budget.add_argument("--bits", type=float, help="likewise, in bits per weight")
-    parser.add_argument("--error", choices=ERRORS, default="relative", help="what is summed over weights to choose schemes (default: %(default)s)")
-    parser.add_argument("--factors", metavar="FILE", help="a JSON file with a factor by which a weight's error is multiplied, by name")
-    parser.add_argument("--minimum", default="", help='least bits per weight by patterns of names, such as "*lm_head*=8; *=4"')
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON, every few seconds and at the end")
-    parser.add_argument("--csv", metavar="FILE", help="write one line per weight and scheme")
-    parser.add_argument("--html", metavar="FILE", help="write a picture of all weights and schemes")
-    parser.add_argument("--resume", action="store_true", help="continue with what FILE of --json holds")
-    parser.add_argument("--sample", action="store_true", help="first print estimates of the SQNR from some rows of each weight, with 95 %% intervals")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="measure only part I of N")
-    parser.add_argument("--merge", nargs="+", default=(), metavar="FILE", help="read what these files of --json hold instead of measuring")
-    parser.add_argument("--threads", type=int, default=threads, metavar="N", help="number of threads (default: one per core)")
+
+    def add(name: str, to: Any = parser, **options: Any) -> None:
+        to.add_argument(name, help=_HELP[name], **options)
+
+    add("path", metavar="PATH")
+    add("--schemes", default=USUAL)
+    add("--imatrix", metavar="FILE")
+    add("--size", budget)
+    add("--bits", budget, type=float)
+    add("--error", choices=ERRORS, default="relative")
+    add("--factors", metavar="FILE")
+    add("--minimum", default="")
+    add("--json", metavar="FILE")
+    add("--csv", metavar="FILE")
+    add("--html", metavar="FILE")
+    add("--resume", action="store_true")
+    add("--sample", action="store_true")
+    add("--part", default="1/1", metavar="I/N")
+    add("--merge", nargs="+", default=(), metavar="FILE")
+    add("--threads", type=int, default=threads, metavar="N")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,7 +136,8 @@ def _measure(options: argparse.Namespace) -> Table:
         raise QuantError("--resume needs the file to continue with; give --json FILE.")
     table = _table_in(options.json) if options.resume else None
     torch.set_num_threads(1)  # parallel across weights, not within them
-    steps = sensitivity(checkpoint, schemes, imatrix, table, (int(part[1]), int(part[2])), max(1, options.threads), options.sample)
+    mine, threads = (int(part[1]), int(part[2])), max(1, options.threads)
+    steps = sensitivity(checkpoint, schemes, imatrix, table, mine, threads, options.sample)
     was_estimate, due = False, 0.0
     for step in with_progress(steps):
         if was_estimate and not step.is_estimate:
@@ -153,11 +183,12 @@ def _read_json(file: str) -> Any:
 
 
 def _as_json(table: Table, chosen: Plan | None = None) -> str:
-    return json.dumps(table.as_dict() | {"plan": chosen and vars(chosen)}, ensure_ascii=False, allow_nan=False)
+    stored = table.as_dict() | {"plan": chosen and vars(chosen)}
+    return json.dumps(stored, ensure_ascii=False, allow_nan=False)
 
 
 def _replace(file: str, text: str) -> None:
-    """Write a file so that it is never found half written, and through no link that stands where it is prepared."""
+    """Write a file so that it is never found half written, and through no link where it is prepared."""
     new = Path(f"{file}.new")
     try:
         new.unlink(missing_ok=True)
@@ -171,9 +202,14 @@ def _replace(file: str, text: str) -> None:
 def _factors(file: str | None) -> dict[str, float]:
     """Return the factors of weights in a file."""
     found = {} if file is None else _read_json(file)
-    sound = isinstance(found, dict) and all(isinstance(v, int | float) and 0 <= v <= sys.float_info.max for v in found.values())
-    if not sound:
-        raise QuantError(f"{file} must hold one number of 0 or more per name, such as {{\"lm_head.weight\": 2}}.")
+
+    def is_factor(value: Any) -> bool:
+        return isinstance(value, int | float) and 0 <= value <= sys.float_info.max
+
+    if not isinstance(found, dict) or not all(map(is_factor, found.values())):
+        raise QuantError(
+            f'{file} must hold one number of 0 or more per name, such as {{"lm_head.weight": 2}}.'
+        )
     return {str(name): float(value) for name, value in found.items()}
 
 
@@ -181,7 +217,9 @@ def _limit(options: argparse.Namespace, table: Table) -> float | None:
     """Return the size that all weights may take, in bytes."""
     if options.bits is not None:
         if not 0 < options.bits < math.inf:
-            raise QuantError(f"--bits {options.bits:g} is not a number of bits per weight; give one above 0, such as 4.5.")
+            raise QuantError(
+                f"--bits {options.bits:g} is not a number of bits per weight; give one above 0, such as 4.5."
+            )
         return float(options.bits) * sum(row.elements for row in table.ordered) / 8
     if options.size is None:
         return None
@@ -189,7 +227,9 @@ def _limit(options: argparse.Namespace, table: Table) -> float | None:
     try:
         return float(found[1]) * _UNITS[found[2]]  # type: ignore[index]
     except (TypeError, ValueError, KeyError):
-        raise QuantError(f"--size {options.size} is not a size; give a number with a unit, such as 4.2GB or 700MiB.") from None
+        raise QuantError(
+            f"--size {options.size} is not a size; give a number with a unit, such as 4.2GB or 700MiB."
+        ) from None
 
 
 def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> None:
@@ -200,17 +240,22 @@ def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> No
         from quantcore.layerwise import picture  # plotly is slow to import
 
         rows = [row for row in table.ordered if row.cells]
-        _replace(options.html, picture.document(rows, table.schemes, taken=chosen.schemes if chosen else None))
+        taken = chosen.schemes if chosen else None
+        _replace(options.html, picture.document(rows, table.schemes, taken=taken))
     if options.csv:
         _replace(options.csv, csv_of(table.as_rows()))
 
 
 def _print(table: Table, chosen: Plan | None) -> None:
     rows = [row for row in table.ordered if row.cells]
-    print(f"{count(len(rows), 'weight')} measured, {len(table.rows) - len(rows):,} left alone, {len(table.names) - len(table.rows):,} not yet measured.")
+    left_alone, left = len(table.rows) - len(rows), len(table.names) - len(table.rows)
+    print(f"{count(len(rows), 'weight')} measured, {left_alone:,} left alone, {left:,} not yet measured.")
     for number, scheme in enumerate(table.schemes):
         known = [row for row in by_harm(rows, number) if not math.isnan(row.cells[number].sqnr_db)]
-        ends = [f"{decibels(row.cells[number].sqnr_db)} ({short(row.name, 80)})" for row in (*known[:1], *known[-1:])]
+        ends = [
+            f"{decibels(row.cells[number].sqnr_db)} ({short(row.name, 80)})"
+            for row in (*known[:1], *known[-1:])
+        ]
         said = f"SQNR {ends[0]} to {ends[1]}" if known else "no weight can be measured"
         print(f"{scheme}: {said}")
     print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
@@ -228,7 +273,8 @@ def _print_estimates(table: Table) -> None:
             lines.append(f"{short(row.name, 80)}, {scheme}: {cell.said}")
     print_some(lines)
     for number, scheme in enumerate(table.schemes):
-        seconds = sum(row.cells[number].seconds for row in table.estimates.values() if row.cells and row.cells[number].seconds > 0)
+        took = [row.cells[number].seconds for row in table.estimates.values() if row.cells]
+        seconds = sum(value for value in took if value > 0)  # not NaN
         if seconds >= 1:
             print(f"{scheme}: the exact answer takes about {seconds:.0f} s on one core.")
     print(flush=True)

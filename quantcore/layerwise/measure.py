@@ -1,9 +1,10 @@
-"""The error of one weight under several schemes: read once, in boxes of rows if it is large, with no codes kept.
+"""The error of one weight under several schemes: read once, in boxes of rows if large, with no codes kept.
 
-A first answer is an estimate from some of its rows, with a 95 % interval. All rows are read once for Σx², their
-largest |x| and the ranges of blocks that extend over all of them, which are thus exact. The rows with the largest
-of either are always measured, since a few of them can hold most of the error; of the others, `DRAWN` are drawn, and
-their mean error gives that of all, with Student's t (Cochran, Sampling Techniques, 1977, 2.8 and 5A).
+A first answer is an estimate from some of its rows, with a 95 % interval. All rows are read once for Σx²,
+their largest |x| and the ranges of blocks that extend over all of them, which are thus exact. The rows with
+the largest of either are always measured, since a few of them can hold most of the error; of the others,
+`DRAWN` are drawn, and their mean error gives that of all, with Student's t (Cochran, Sampling Techniques, 2.8
+and 5A).
 """
 
 import math
@@ -27,7 +28,6 @@ from quantcore.layerwise.roles import kind_of
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
 from quantcore.qparams import QParams, parameters, ranges
-from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, storage
 from quantcore.wording import count, short
 
@@ -35,7 +35,8 @@ Result = TypeVar("Result")
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
 DRAWN = 64  # units of a sample
 _FEW = 4  # times as many units as are drawn: fewer are all measured
-_T = 2.1  # the 97.5 % quantile of Student's t with 63 degrees of freedom is 2.00; skewed errors need a little more
+# the 97.5 % quantile of Student's t with 63 degrees of freedom is 2.00; skewed errors need a little more
+_T = 2.1
 _BOX = 1 << 20  # elements
 _Floats = npt.NDArray[np.float64]
 
@@ -49,7 +50,8 @@ def measured(
         weights, coverage = inputs.of(own.name, own.shape) if inputs is not None else (None, "")
         work = WeightWalk(tensor, schemes, weights)
         power = work.run()
-        return replace(own, power=power, coverage=coverage, cells=tuple(map(work.cell, work.columns, own.cells)))
+        cells = tuple(map(work.cell, work.columns, own.cells))
+        return replace(own, power=power, coverage=coverage, cells=cells)
 
     return _filled(outlined(tensor, schemes), measure)
 
@@ -69,13 +71,16 @@ def _filled(own: WeightRow, measure: Callable[[WeightRow], WeightRow]) -> Weight
 
 def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
     """Return the row of one weight with the bytes of each cell alone, from headers."""
+    name, kind, num_bytes = tensor.name, kind_of(tensor.name), tensor.num_bytes
     try:
         _ = tensor.layout.fields  # raises if it can't be read
-        own = WeightRow(tensor.name, tensor.shape, tensor.storage, kind_of(tensor.name), tensor.num_bytes, reason=_left_alone(tensor))
+        own = WeightRow(name, tensor.shape, tensor.storage, kind, num_bytes, reason=_left_alone(tensor))
     except QuantError as reason:
-        said, kind = f"can't be read: {reason}", kind_of(tensor.name)
-        return WeightRow(tensor.name, (), "can't be read", kind, tensor.num_bytes, reason=said, is_readable=False)
-    return own if own.reason else replace(own, cells=tuple(_stored_cell(scheme, own.shape) for scheme in schemes))
+        said = f"can't be read: {reason}"
+        return WeightRow(name, (), "can't be read", kind, num_bytes, reason=said, is_readable=False)
+    if own.reason:
+        return own
+    return replace(own, cells=tuple(_stored_cell(scheme, own.shape) for scheme in schemes))
 
 
 def _stored_cell(scheme: Scheme, shape: Shape) -> WeightError:
@@ -102,8 +107,8 @@ def _left_alone(tensor: CheckpointTensor) -> str:
 class Column:
     """What is summed for one scheme.
 
-    ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be cut; ``ends``:
-    the ranges, where blocks extend over all rows.
+    ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be
+    cut; ``ends``: the ranges, where blocks extend over all rows.
     """
 
     scheme: Scheme
@@ -122,7 +127,7 @@ class Column:
         return parameters(*self.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
 
     def divide(self, shape: Shape, undivided: str) -> None:
-        """Find how many rows stay together; ``undivided``: the problem of a scheme that needs all at once and not just their ranges."""
+        """Find how many rows stay together; ``undivided``: the problem of one that needs all at once."""
         try:
             self.rows = rows_together(self.scheme, shape)
             self.problem = "" if self.rows or by_range(self.scheme, shape) else undivided
@@ -132,7 +137,9 @@ class Column:
     def add_ranges(self, x: Tensor) -> None:
         """Extend the ranges to those of a box."""
         low, high = ranges(x, self.scheme)
-        self.ends = (low, high) if self.ends is None else (torch.minimum(low, self.ends[0]), torch.maximum(high, self.ends[1]))
+        if self.ends is not None:
+            low, high = torch.minimum(low, self.ends[0]), torch.maximum(high, self.ends[1])
+        self.ends = low, high
 
     def add(self, x: Tensor, weights: Tensor | None) -> None:
         """Add the errors of a box."""
@@ -147,7 +154,7 @@ class Column:
 
 
 class WeightWalk:
-    """One walk over the rows of a weight, for all schemes; ``weights``: of its inputs, to broadcast with its rows."""
+    """One walk over the rows of a weight, for all schemes; ``weights``: of inputs, broadcast with rows."""
 
     def __init__(self, tensor: CheckpointTensor, schemes: Sequence[Scheme], weights: Tensor | None) -> None:
         self.shape, self.weights = tensor.shape, weights
@@ -155,8 +162,9 @@ class WeightWalk:
         self._layout = ready(tensor.layout)
         self.columns = [Column(scheme) for scheme in schemes]
         self._is_whole = math.prod(self.shape) <= WHOLE
+        undivided = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
         for column in () if self._is_whole else self.columns:
-            column.divide(self.shape, f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts")
+            column.divide(self.shape, undivided)
 
     def run(self) -> float:
         """Measure all schemes, and return Σx²."""
@@ -181,9 +189,10 @@ class WeightWalk:
         column.sums.xx = self.power
         found, undefined = column.sums.metrics()
         output = math.nan if self.weights is None else column.output
+        output_relative = output / self.output_power if self.output_power else math.nan
         return WeightError(
-            found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], column.clipped, own.num_bytes,
-            output, output / self.output_power if self.output_power else math.nan, undefined.get("mse", ""),
+            found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], column.clipped,
+            own.num_bytes, output, output_relative, undefined.get("mse", ""),
         )  # fmt: skip
 
     def _boxes(self) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -211,17 +220,18 @@ def attempt(column: Column, work: Callable[..., Result], *given: Any) -> Result 
 
 
 def rows_together(scheme: Scheme, shape: Shape) -> int:
-    """Return how many rows of axis 0 must stay together so that their codes are those of the whole tensor; 0: all.
+    """Return how many rows of axis 0 must stay together for the codes of the whole tensor; 0: all.
 
-    >>> rows_together(Scheme.parse("int4 per_group(32)"), (4096, 4096)), rows_together(Scheme.parse("int8 per_tensor"), (4096, 4096))
-    (1, 0)
+    >>> shape = (4096, 4096)
+    >>> [rows_together(Scheme.parse(text), shape) for text in ("int4 per_group(32)", "int8 per_tensor")]
+    [1, 0]
 
     Raises:
         QuantError: the scheme does not fit the shape.
     """
     blocks, setting, rules = Blocks.of(scheme.granularity, shape), scheme.range_setting, scheme.rules
-    has_own = isinstance(setting, Given) and tuple in (type(setting.scale), type(setting.zero_point))  # for each block
-    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic) or has_own:
+    is_stochastic = isinstance(rounding(rules.coding.rounding), Stochastic)
+    if rules.scale.center == "mean" or is_stochastic or setting.is_per_block:
         return 0
     inner = 1 if scheme.scales is None else rows_together(scheme.scales, blocks.grid)  # in blocks
     if isinstance(scheme.granularity, PerFlatGroup):
@@ -234,10 +244,10 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
 
 def by_range(scheme: Scheme, shape: Shape) -> bool:
     """Return whether ranges of boxes of rows give those of blocks that extend over all rows."""
-    blocks = Blocks.of(scheme.granularity, shape)
+    blocks, rules = Blocks.of(scheme.granularity, shape), scheme.rules.scale
     over_all = not isinstance(scheme.granularity, PerFlatGroup) and blocks.block[0] == shape[0]
-    simple = scheme.scales is None and scheme.range_setting.ends_are_elements and scheme.rules.scale.center != "mean"
-    return over_all and simple and scheme.rules.scale.symmetric_scale != "signed_amax"
+    simple = scheme.scales is None and scheme.range_setting.ends_are_elements and rules.center != "mean"
+    return over_all and simple and rules.symmetric_scale != "signed_amax"
 
 
 class Imatrix:
@@ -251,18 +261,21 @@ class Imatrix:
         self._tensors = {name: tensor for name, tensor in tensors.items() if tensor.storage == "imatrix"}
         self._names = GgufNames.of(architecture)
         if not self._tensors:
-            raise QuantError("This is not an imatrix: it has no entries. Give a .gguf or .dat file that llama-imatrix wrote.")
+            raise QuantError(
+                "This is not an imatrix: it has no entries. Give a .gguf or .dat file that llama-imatrix "
+                "wrote."
+            )
         for name, tensor in self._tensors.items():
             wrong = tensor.read().double()
             wrong = wrong[~(torch.isfinite(wrong) & (wrong >= 0))]
             if len(wrong):
                 raise QuantError(
-                    f"The imatrix's entry {short(name, 120)} contains {float(wrong[0]):g}, which is not a mean of squares; "
-                    "compute the imatrix again."
+                    f"The imatrix's entry {short(name, 120)} contains {float(wrong[0]):g}, which is not a "
+                    "mean of squares; compute the imatrix again."
                 )
 
     def of(self, name: str, shape: Shape) -> tuple[Tensor | None, str]:
-        """Return weights that broadcast with a weight of ``shape``, None if there are none, and a sentence on them."""
+        """Return weights that broadcast with a weight of ``shape``, or None, and a sentence on them."""
         keys = [(name, None), *self._names.of_name(name)]
         found, expert = next(((n, e) for n, e in keys if n in self._tensors), ("", None))
         if not found:
@@ -272,10 +285,12 @@ class Imatrix:
         if means.shape[1] != shape[-1] or (expert is not None and expert >= len(means)):
             return None, f"its entry has {means.shape[1]:,} inputs, the weight {shape[-1]:,}"
         if expert is not None:
-            means, counts = means[expert : expert + 1], None if counts is None else counts[expert : expert + 1]
-        said = "" if counts is None else f"{int(counts.min()):,} tokens seen" if len(counts) == 1 else (
-            f"{int((counts == 0).sum()):,} of {count(len(counts), 'expert')} without tokens, {int(counts.sum()):,} tokens seen"
-        )
+            own = slice(expert, expert + 1)
+            means, counts = means[own], None if counts is None else counts[own]
+        said = "" if counts is None else f"{int(counts.sum()):,} tokens seen"
+        if counts is not None and len(counts) > 1:
+            unused = int((counts == 0).sum())
+            said = f"{unused:,} of {count(len(counts), 'expert')} without tokens, {said}"
         if len(means) == 1:
             return means.view(*(1,) * (len(shape) - 1), -1), said
         if len(shape) == 3 and len(means) == shape[0]:
@@ -284,13 +299,14 @@ class Imatrix:
 
 
 def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
-    """Return the row of one weight with estimates and their intervals; of one with few rows, with what is measured."""
+    """Return the row of one weight with estimates and their intervals; with few rows, as measured."""
 
     def estimate(own: WeightRow) -> WeightRow:
         found = _Sample(ready(tensor.layout), schemes)
         if found.units <= _FEW * DRAWN:
             exact = measured(tensor, schemes)
-            return replace(exact, cells=tuple(replace(c, sqnr_low=c.sqnr_db, sqnr_high=c.sqnr_db) for c in exact.cells))
+            certain = (replace(cell, sqnr_low=cell.sqnr_db, sqnr_high=cell.sqnr_db) for cell in exact.cells)
+            return replace(exact, cells=tuple(certain))
         found.walk()
         if not math.isfinite(found.power):
             return replace(own, power=found.power)
@@ -340,8 +356,11 @@ class _Sample:
         rest = np.flatnonzero(~always)
         drawn = np.random.default_rng(seed).choice(rest, DRAWN, replace=False)
         chosen = np.sort(np.concatenate([np.flatnonzero(always), drawn]))
-        parts = [self._layout.values(slice(int(u) * self.unit, min((int(u) + 1) * self.unit, self.shape[0]))) for u in chosen]
-        self._x, self._starts = torch.cat(parts), np.cumsum([0, *map(len, parts[:-1])])  # the units together, and where each begins
+        starts = [int(unit) * self.unit for unit in chosen]
+        parts = [self._layout.values(slice(i, min(i + self.unit, self.shape[0]))) for i in starts]
+        # the units together, and where each begins
+        self._x, self._starts = torch.cat(parts), np.cumsum([0, *map(len, parts[:-1])])
+
         self._is_drawn, self._rest = ~always[chosen], len(rest)
 
     def cell(self, column: Column, own: WeightError) -> WeightError:
@@ -357,9 +376,10 @@ class _Sample:
         spread = _T * self._rest * math.sqrt((1 - DRAWN / self._rest) / DRAWN) * drawn.std(ddof=1)
         least, most = max(errors.sum(), sse - spread), sse + spread
         seconds = (time.perf_counter() - start) * math.prod(self.shape) / self._x.numel()
-        db = [sqnr_of(self.power, float(value)) for value in (sse, least, most)]
+        db, high, low = (sqnr_of(self.power, float(value)) for value in (sse, least, most))
         mse = float(sse) / math.prod(self.shape)
-        return replace(own, sqnr_db=db[0], sse=float(sse), mse=mse, sqnr_low=db[2], sqnr_high=db[1], seconds=seconds)
+        own = replace(own, sse=float(sse), mse=mse, seconds=seconds)
+        return replace(own, sqnr_db=db, sqnr_low=low, sqnr_high=high)
 
     def _errors(self, column: Column) -> _Floats:
         """Return the squared error of each unit that is measured."""

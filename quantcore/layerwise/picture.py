@@ -11,6 +11,7 @@ from quantcore.figures import layer_colors, palette, short_scheme
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.wording import count, printable
 
+Taken = Mapping[str, str] | None
 STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
 _DOCUMENT = """<!doctype html>
 <html lang="en">
@@ -18,7 +19,10 @@ _DOCUMENT = """<!doctype html>
 <meta name="viewport" content="width=device-width">
 <title>Sensitivity</title>
 <style>
-:root {{ color-scheme: light dark; --st-background-color: Canvas; --st-text-color: CanvasText; --st-border-color: GrayText; --qs-small: .875rem; }}
+:root {{
+  color-scheme: light dark; --st-background-color: Canvas; --st-text-color: CanvasText;
+  --st-border-color: GrayText; --qs-small: .875rem;
+}}
 body {{ font-family: system-ui, sans-serif; }}
 {style}
 .qs-layers {{ max-height: calc(100vh - 6rem); }}
@@ -29,19 +33,31 @@ body {{ font-family: system-ui, sans-serif; }}
 """
 
 
-def document(rows: Sequence[WeightRow], schemes: Sequence[str], is_grouped: bool = False, taken: Mapping[str, str] | None = None) -> str:
+def document(
+    rows: Sequence[WeightRow],
+    schemes: Sequence[str],
+    is_grouped: bool = False,
+    taken: Taken = None,
+) -> str:
     """Return the picture as a file of its own, for light and dark displays; arguments: as for `layers`."""
-    return _DOCUMENT.format(style=STYLE, caption=caption(rows, schemes, taken), table=layers(rows, schemes, is_grouped, taken=taken))
+    table = layers(rows, schemes, is_grouped, taken=taken)
+    return _DOCUMENT.format(style=STYLE, caption=caption(rows, schemes, taken), table=table)
 
 
-def caption(rows: Sequence[WeightRow], schemes: Sequence[str], taken: Mapping[str, str] | None = None) -> str:
+def caption(rows: Sequence[WeightRow], schemes: Sequence[str], taken: Taken = None) -> str:
     """Say what the picture shows."""
     said = f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(schemes), 'scheme')}."
-    return f"{said} ✓: the choice within the budget; weights without one stay as they are stored." if taken else said
+    if not taken:
+        return said
+    return f"{said} ✓: the choice within the budget; weights without one stay as they are stored."
 
 
 def layers(
-    rows: Sequence[WeightRow], schemes: Sequence[str], is_grouped: bool = False, chosen: tuple[WeightRow, int] | None = None, taken: Mapping[str, str] | None = None
+    rows: Sequence[WeightRow],
+    schemes: Sequence[str],
+    is_grouped: bool = False,
+    chosen: tuple[WeightRow, int] | None = None,
+    taken: Taken = None,
 ) -> str:
     """Return the table; `STYLE` is its style, for an element of the class qs-layers around it.
 
@@ -52,19 +68,24 @@ def layers(
         taken: the scheme of each weight within a budget, whose cell is marked.
     """
     values = [[cell.sqnr_db for cell in row.cells] for row in rows]
-    heads = "".join(f'<th scope="col" title="{_text(scheme)}">{_text(short_scheme(scheme))}</th>' for scheme in schemes)
+    heads = "".join(
+        f'<th scope="col" title="{_text(scheme)}">{_text(short_scheme(scheme))}</th>' for scheme in schemes
+    )
     lines, kind = [], None
     for number, (row, styles) in enumerate(zip(rows, layer_colors(values), strict=True)):
         if is_grouped and row.kind != kind:
             kind = row.kind
             lines.append(f'<tr class="qs-kind"><th colspan="{len(schemes) + 1}">{_text(kind)}</th></tr>')
         name = re.sub(r"([._])", r"\1<wbr>", _text(row.name.removesuffix(".weight")))
-        lines.append(f'<tr data-row="{number}"><th scope="row" title="{_text(row.kind)}, {"×".join(map(str, row.shape))}">{name}</th>')
+        title = f"{_text(row.kind)}, {'×'.join(map(str, row.shape))}"
+        lines.append(f'<tr data-row="{number}"><th scope="row" title="{title}">{name}</th>')
         for i, (scheme, cell, style) in enumerate(zip(schemes, row.cells, styles, strict=True)):
-            mark = ("qs-chosen " if chosen == (row, i) else "") + ("qs-taken" if (taken or {}).get(row.name) == scheme else "")
+            mark = "qs-chosen " if chosen == (row, i) else ""
+            mark += "qs-taken" if (taken or {}).get(row.name) == scheme else ""
             lines.append(_cell(cell, style, mark))
         lines.append("</tr>")
-    return f'<table role="grid"><thead><tr><th>{_legend(values)}</th>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    head = f"<thead><tr><th>{_legend(values)}</th>{heads}</tr></thead>"
+    return f'<table role="grid">{head}<tbody>{"".join(lines)}</tbody></table>'
 
 
 def _legend(values: Sequence[Sequence[float]]) -> str:
@@ -73,7 +94,8 @@ def _legend(values: Sequence[Sequence[float]]) -> str:
     if not finite:
         return "SQNR (dB)"
     colors = ",".join(color for _, color in reversed(palette("sequential")))
-    return f'SQNR (dB)<i style="background:linear-gradient(90deg,{colors})"></i><small><span>{min(finite):.1f}</span><span>{max(finite):.1f}</span></small>'
+    bar = f'<i style="background:linear-gradient(90deg,{colors})"></i>'
+    return f"SQNR (dB){bar}<small><span>{min(finite):.1f}</span><span>{max(finite):.1f}</span></small>"
 
 
 def _cell(cell: WeightError, style: str, mark: str) -> str:
@@ -81,7 +103,8 @@ def _cell(cell: WeightError, style: str, mark: str) -> str:
     if cell.problem or math.isnan(cell.sqnr_db):
         number, hint = "–", cell.problem or "not defined"
     elif half > 0 and math.isfinite(half):
-        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", f"{cell.said}; the exact number takes about {cell.seconds:.2g} s on one core"
+        number = f"{cell.sqnr_db:.1f} ± {half:.1f}"
+        hint = f"{cell.said}; the exact number takes about {cell.seconds:.2g} s on one core"
     else:
         number, hint = decibels(cell.sqnr_db).removesuffix(" dB"), ""
     title = f' title="{_text(hint)}"' if hint else ""

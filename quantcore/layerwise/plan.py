@@ -13,17 +13,20 @@ from quantcore.wording import count, megabytes, short
 
 AS_STORED = "as stored"
 ERRORS = {  # what is summed over weights
-    "relative": "Σe² / Σx² of each weight, summed", "absolute": "Σe², summed",
-    "output": "Σ hⱼ·e², summed", "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed, with all hⱼ = 1 where the imatrix has no entry",
-}  # fmt: skip
+    "relative": "Σe² / Σx² of each weight, summed",
+    "absolute": "Σe², summed",
+    "output": "Σ hⱼ·e², summed",
+    "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed, "
+    "with all hⱼ = 1 where the imatrix has no entry",
+}
 
 
 @dataclass(frozen=True)
 class Plan:
     """The scheme of each weight, `AS_STORED` for those left alone.
 
-    ``num_bytes``: of all weights, scales and zero points included; ``bits_per_weight``: likewise; ``error``: the sum over weights; ``gap``: how much
-    larger it may be than the least one within the size, 0 if it is the least.
+    ``num_bytes``: of all weights, scales and zero points included; ``bits_per_weight``: likewise; ``error``:
+    the sum over weights; ``gap``: how much larger it may be than the least within the size, 0 if it is that.
     """
 
     schemes: Mapping[str, str]
@@ -36,7 +39,8 @@ class Plan:
     def said(self) -> str:
         """The size, and how far the error is from the least one."""
         optimality = f"at most {self.gap:.3g} above the least possible" if self.gap else "the least possible"
-        return f"{self.bits_per_weight:.4g} bits per weight, {megabytes(math.ceil(self.num_bytes))}: summed error {self.error:.4g}, {optimality}"
+        size = f"{self.bits_per_weight:.4g} bits per weight, {megabytes(math.ceil(self.num_bytes))}"
+        return f"{size}: summed error {self.error:.4g}, {optimality}"
 
 
 def minimum_of(text: str) -> dict[str, float]:
@@ -56,28 +60,41 @@ def minimum_of(text: str) -> dict[str, float]:
         except ValueError:
             found[pattern.strip()] = math.nan
         if not pattern.strip() or not 0 <= found[pattern.strip()] < math.inf:
-            raise QuantError(f"The minimum {short(part, 60)} is not a pattern of names with bits per weight; write for example *lm_head*=8.")
+            raise QuantError(
+                f"The minimum {short(part, 60)} is not a pattern of names with bits per weight; write for "
+                "example *lm_head*=8."
+            )
     return found
 
 
 def plan(
-    table: Table, num_bytes: float, error: str = "relative", factors: Mapping[str, float] | None = None, minimum: Mapping[str, float] | None = None
+    table: Table,
+    num_bytes: float,
+    error: str = "relative",
+    factors: Mapping[str, float] | None = None,
+    minimum: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Return the schemes with the least summed error for which all weights together take at most ``num_bytes``.
+    """Return the schemes with the least summed error of which all weights take at most ``num_bytes``.
 
-    Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also stay as it is stored.
+    Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also
+    stay as it is stored.
 
     Args:
-        error: what is summed over weights, see `ERRORS`; divided, all weights count alike whatever their size, and those of outputs need an imatrix.
+        error: what is summed over weights, see `ERRORS`; divided, all weights count alike whatever their
+            size, and those of outputs need an imatrix.
         factors: by which a weight's error is multiplied, by name; 1 for others.
-        minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see `minimum_of`; of several that
-            fit a name, the largest holds.
+        minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see
+            `minimum_of`; of several that fit a name, the largest holds.
 
     Raises:
-        QuantError: the table is not finished, no choice is within the size, the table has no such error, or a pattern fits no weight.
+        QuantError: the table is not finished, no choice is within the size, the table has no such error, or a
+            pattern fits no weight.
     """
     if not table.is_finished:
-        raise QuantError(f"{count(len(table.names) - len(table.rows), 'weight')} of the table are not measured yet; finish it first.")
+        raise QuantError(
+            f"{count(len(table.names) - len(table.rows), 'weight')} of the table are not measured yet; "
+            "finish it first."
+        )
     if error not in ERRORS:
         raise QuantError(f"There is no error {error!r}; choose one of {', '.join(ERRORS)}.")
     check_size(table, num_bytes, minimum)
@@ -94,7 +111,9 @@ def plan(
 
 @dataclass(frozen=True)
 class TradeOff:
-    """Bytes of all weights and summed error: ``best``, from the smallest size; ``uniform``, with one scheme for all weights that support it."""
+    """Bytes of all weights and summed error.
+
+    ``best``: from the smallest size; ``uniform``: with one scheme for all weights that support it."""
 
     best: tuple[tuple[float, float], ...]
     uniform: Mapping[str, tuple[float, float]]
@@ -116,20 +135,26 @@ def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float
 
 
 def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | None = None) -> None:
-    """Check that some choice takes at most ``num_bytes``; `outline` gives a table for this before anything is read.
+    """Check that some choice takes at most ``num_bytes``; `outline` gives a table before anything is read.
 
     Raises:
-        QuantError: none does, and the sentence says what the cheapest takes; or a pattern of ``minimum`` fits no weight.
+        QuantError: none does (it says what the cheapest takes), or a pattern of ``minimum`` fits no weight.
     """
     for pattern in minimum or {}:
         if not any(row.cells and fnmatchcase(row.name, pattern) for row in table.ordered):
-            raise QuantError(f"The minimum for {short(pattern, 60)} fits no weight that is measured; write a part of its name between *.")
+            raise QuantError(
+                f"The minimum for {short(pattern, 60)} fits no weight that is measured; write a part of its "
+                "name between *."
+            )
     fixed = _bytes_left_alone(table)
-    least = fixed + sum(min(cost for cost, _ in _costs(rows, minimum or {})) for rows in groups_of(table).values())
+    costs = [_costs(rows, minimum or {}) for rows in groups_of(table).values()]
+    least = fixed + sum(min(cost for cost, _ in own) for own in costs)
     if least > num_bytes:
+        lower = "lower the minimum, " if minimum else ""
         raise QuantError(
-            f"No choice takes at most {megabytes(int(num_bytes))}: the cheapest takes {megabytes(math.ceil(least))}, "
-            f"{megabytes(fixed)} of it for weights that are left alone. Raise the size, {'lower the minimum, ' if minimum else ''}or add schemes with fewer bits."
+            f"No choice takes at most {megabytes(int(num_bytes))}: the cheapest takes "
+            f"{megabytes(math.ceil(least))}, {megabytes(fixed)} of it for weights that are left alone. Raise "
+            f"the size, {lower}or add schemes with fewer bits."
         )
 
 
@@ -147,10 +172,16 @@ def _bytes_left_alone(table: Table) -> int:
 
 
 def _costs(rows: list[WeightRow], minimum: Mapping[str, float]) -> list[tuple[float, int]]:
-    """Return the bytes of a group as it is stored, with -1, and under each scheme, with its number; again as stored if not all may take it."""
+    """Return the bytes of a group as it is stored, with -1, and under each scheme, with its number.
+
+    A scheme that not all weights of the group may take is as stored again.
+    """
     stored = float(sum(row.num_bytes for row in rows)), -1
     found = [stored]
-    least = [max((bits for pattern, bits in minimum.items() if fnmatchcase(row.name, pattern)), default=0.0) / 8 * row.elements for row in rows]
+    least = []
+    for row in rows:
+        bits = [bits for pattern, bits in minimum.items() if fnmatchcase(row.name, pattern)]
+        least.append(max(bits, default=0.0) / 8 * row.elements)
     for i in range(len(rows[0].cells)):
         cells = [row.cells[i] for row in rows]
         fits = all(not cell.problem and cell.num_bytes >= own for cell, own in zip(cells, least, strict=True))
@@ -165,12 +196,16 @@ def _options(
     table: Table, error: str, factors: Mapping[str, float], minimum: Mapping[str, float]
 ) -> tuple[_Options, list[list[float]], list[list[float]]]:
     """Return the options of every group, see `_costs`, and their errors and their bytes alone."""
-    options = [
-        [(sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows), cost, table.schemes[i] if i >= 0 else AS_STORED)
-         for cost, i in _costs(rows, minimum)]
-        for rows in groups_of(table).values()
-    ]  # fmt: skip
-    return options, [[each[0] for each in own] for own in options], [[each[1] for each in own] for own in options]
+    options: _Options = []
+    for rows in groups_of(table).values():
+        own = []
+        for cost, i in _costs(rows, minimum):
+            summed = sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows)
+            own.append((summed, cost, table.schemes[i] if i >= 0 else AS_STORED))
+        options.append(own)
+    errors = [[error for error, _, _ in own] for own in options]
+    costs = [[cost for _, cost, _ in own] for own in options]
+    return options, errors, costs
 
 
 def _error(row: WeightRow, scheme: int, error: str) -> float:
@@ -181,8 +216,13 @@ def _error(row: WeightRow, scheme: int, error: str) -> float:
         "relative": cell.sse / row.power if row.power else 0.0, "absolute": cell.sse,
         "output": cell.output_error, "output_relative": cell.output_relative,
     }[error]  # fmt: skip
-    if error == "output_relative" and row.coverage and math.isnan(value):  # imatrix files have no entries of embeddings
+    if error == "output_relative" and row.coverage and math.isnan(value):
+        # imatrix files have no entries of embeddings
+
         return _error(row, scheme, "relative")
     if math.isnan(value):
-        raise QuantError(f"{row.name} has no {error.replace('_', ' ')} error ({row.coverage or 'no imatrix was given'}); choose relative or absolute.")
+        why = row.coverage or "no imatrix was given"
+        raise QuantError(
+            f"{row.name} has no {error.replace('_', ' ')} error ({why}); choose relative or absolute."
+        )
     return value

@@ -1,4 +1,4 @@
-"""What a weight is: what it does in a transformer, by its name, and what about its values makes it lose more than others."""
+"""What a weight does in a transformer, by its name, and which traits make it lose more than others."""
 
 import re
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ from quantcore.checkpoints.findings import layer_of, role_of
 _KINDS = {
     "router": r"ffn_gate_inp|router|\bgate\.weight$",
     "norm": r"norm|\bln_",
-    "q, k, v": r"qkv|attn_[qkv]\b|\b[qkv]_(proj|a_proj|b_proj)|kv_a_proj|kv_b_proj|query|\bkey\b|\bvalue\b|c_attn|Wqkv",
+    "q, k, v": r"qkv|attn_[qkv]\b|\b[qkv]_(proj|a_proj|b_proj)|kv_a_proj|kv_b_proj"
+    r"|query|\bkey\b|\bvalue\b|c_attn|Wqkv",
     "o": r"attn_output|\bo_proj|attention\.dense|attention\.output\.dense|attn\.c_proj|out_proj",
-    "gate, up": r"gate_up|ffn_(gate|up)|\b(gate|up)_proj|\bw[13]\b|fc1|c_fc|dense_h_to_4h|intermediate\.dense",
+    "gate, up": r"gate_up|ffn_(gate|up)|\b(gate|up)_proj|\bw[13]\b"
+    r"|fc1|c_fc|dense_h_to_4h|intermediate\.dense",
     "down": r"ffn_down|down_proj|\bw2\b|fc2|mlp\.c_proj|dense_4h_to_h|\boutput\.dense",
     "output": r"lm_head|^output\b",
     "embeddings": r"embd|embed|\bwte\b|\bwpe\b",
@@ -37,7 +39,7 @@ def kind_of(name: str) -> str:
 
 
 def group_of(name: str) -> str:
-    """Return the group of weights with one scheme: those of one kind in one layer, as loaders that fuse them require.
+    """Return the group of weights with one scheme: one kind in one layer, as loaders that fuse them require.
 
     >>> group_of("model.layers.3.mlp.up_proj.weight") == group_of("model.layers.3.mlp.gate_proj.weight")
     True
@@ -50,9 +52,9 @@ def group_of(name: str) -> str:
 class Traits:
     """Of the values of a weight.
 
-    ``kurtosis``: E[(x − μ)⁴] / σ⁴, which is 3 for a normal distribution; ``peak``: max |x| over the RMS of x; ``outlier_columns``:
-    of ``columns``, how many have a max |x| above `OUTLIER` times the median column's; ``largest_column``: the one with max |x|.
-    Of constant values the kurtosis is nan, of zeros the peak is nan.
+    ``kurtosis``: E[(x − μ)⁴] / σ⁴, which is 3 for a normal distribution; ``peak``: max |x| over the RMS of x;
+    ``outlier_columns``: of ``columns``, how many have a max |x| above `OUTLIER` times the median column's;
+    ``largest_column``: the one with max |x|. Constant values have a kurtosis of nan, zeros a peak of nan.
     """
 
     kurtosis: float

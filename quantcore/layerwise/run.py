@@ -1,4 +1,4 @@
-"""Measures a whole checkpoint weight by weight; it can be stopped and resumed, and its parts can be merged."""
+"""Measures a whole checkpoint weight by weight; can be stopped and resumed, and its parts be merged."""
 
 import hashlib
 from collections.abc import Generator, Sequence
@@ -12,12 +12,15 @@ from quantcore.layerwise.table import Table, WeightRow
 from quantcore.scheme import PRESETS, Scheme
 
 MOST_SCHEMES = 12
-USUAL = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
+USUAL = (
+    "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); "
+    "uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
+)
 
 
 @dataclass(frozen=True)
 class SensitivityStep:
-    """A weight that has been measured, or estimated (``is_estimate``): ``done`` of ``total`` bytes are measured.
+    """A weight that was measured, or estimated (``is_estimate``): ``done`` of ``total`` bytes are measured.
 
     ``row``: None for the first step, before anything has been read.
     """
@@ -40,35 +43,38 @@ def sensitivity(
 ) -> Generator[SensitivityStep, None, None]:
     """Measure every weight of a checkpoint under every scheme; yield a step per weight, in order.
 
-    The error is local: that of one weight, as if all others were exact. No codes are kept, and the model is not run. Norms,
-    biases, empty weights and weights with NaN are left alone, and one that can't be read has the reason in its row.
-    Closing the iterator stops it; the result depends neither on interruptions nor on parts or threads.
+    The error is local: that of one weight, as if all others were exact. No codes are kept, and the model is
+    not run. Norms, biases, empty weights and weights with NaN are left alone, and one that can't be read has
+    the reason in its row. Closing the iterator stops it; the result depends on no interruption, part or
+    thread.
 
     Args:
         schemes: up to 12, or their texts, see `Scheme.parse`, or names of `PRESETS`.
         imatrix: the mean squared inputs of each weight, for the error of its output.
         table: that of a stopped run, to resume it; it is modified.
         part: (i, n) measures only part i of n, 1 ≤ i ≤ n; `merged` joins the tables of the parts.
-        sample: first estimate every weight from some of its rows, with 95 % intervals, into `Table.estimates`; those that are
-            there already are not estimated again.
+        sample: first estimate every weight from some of its rows, with 95 % intervals, into
+            `Table.estimates`; those that are there already are not estimated again.
         threads: how many weights are read and measured at the same time; see `CheckpointComparison.steps`.
 
     Raises:
-        QuantError: there are no schemes, or too many, the table belongs to another run, or the imatrix is not one.
+        QuantError: no or too many schemes, a table of another run, or an imatrix that is not one.
     """
     chosen = _schemes(schemes)
     mine = _part(checkpoint, *part)
     fresh = Table(_identity(checkpoint, imatrix), tuple(map(_label, chosen)), tuple(checkpoint.tensors))
     table = table or fresh
     table.check(fresh)
-    inputs = None if imatrix is None else Imatrix(imatrix.tensors, checkpoint.config.get("general.architecture"))
+    architecture = checkpoint.config.get("general.architecture")
+    inputs = None if imatrix is None else Imatrix(imatrix.tensors, architecture)
     total = sum(checkpoint.tensors[name].num_bytes for name in mine)
     left = [name for name in mine if name not in table.rows]
     done = total - sum(checkpoint.tensors[name].num_bytes for name in left)
     yield SensitivityStep(done, total, None, table)
     if sample:
         unknown = [name for name in left if name not in table.estimates]
-        for row in results_in_order((partial(estimated, checkpoint.tensors[name], chosen) for name in unknown), threads):
+        calls = (partial(estimated, checkpoint.tensors[name], chosen) for name in unknown)
+        for row in results_in_order(calls, threads):
             table.estimates[row.name] = row
             yield SensitivityStep(done, total, row, table, is_estimate=True)
     calls = (partial(measured, checkpoint.tensors[name], chosen, inputs) for name in left)
@@ -96,7 +102,8 @@ def schemes_of(text: str) -> list[Scheme]:
     Raises:
         QuantError: one is not a scheme.
     """
-    return list(dict.fromkeys(PRESETS.get(part) or Scheme.parse(part) for part in map(str.strip, text.split(";")) if part))
+    parts = filter(None, map(str.strip, text.split(";")))
+    return list(dict.fromkeys(PRESETS.get(part) or Scheme.parse(part) for part in parts))
 
 
 def _schemes(schemes: Sequence[Scheme | str]) -> list[Scheme]:
@@ -111,7 +118,10 @@ def _label(scheme: Scheme) -> str:
 
 
 def _part(checkpoint: Checkpoint, index: int, parts: int) -> list[str]:
-    """Return the names of the weights of a part; by falling size, the parts take turns, so that their bytes differ by at most one weight's."""
+    """Return the names of the weights of a part.
+
+    By falling size, the parts take turns, so that their bytes differ by at most one weight's.
+    """
     if not 1 <= index <= parts:
         raise QuantError(f"There is no part {index} of {parts}; give a part from 1 to the number of parts.")
     by_size = sorted(checkpoint.tensors, key=lambda name: -checkpoint.tensors[name].num_bytes)
@@ -120,10 +130,11 @@ def _part(checkpoint: Checkpoint, index: int, parts: int) -> list[str]:
 
 
 def _identity(checkpoint: Checkpoint, imatrix: Checkpoint | None) -> str:
-    """Return a digest of how the weights and the entries of the imatrix are stored, but not of their values."""
+    """Return a digest of how weights and entries of the imatrix are stored, but not of their values."""
     digest = hashlib.sha256()
     for opened in (checkpoint, imatrix):
         for name, tensor in () if opened is None else opened.tensors.items():
-            digest.update(repr((name, tensor.num_bytes, sorted((k, p.offset, p.dtype, p.shape) for k, p in tensor.layout.pieces.items()))).encode())
+            pieces = sorted((k, p.offset, p.dtype, p.shape) for k, p in tensor.layout.pieces.items())
+            digest.update(repr((name, tensor.num_bytes, pieces)).encode())
         digest.update(b"/")
     return digest.hexdigest()[:32]

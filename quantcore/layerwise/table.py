@@ -16,11 +16,12 @@ FORMAT = 1  # version of a table as plain data
 class WeightError:
     """The error of one weight under one scheme.
 
-    ``sqnr_db`` to ``clipped``: as in `SchemeErrors`. ``num_bytes``: of codes, scales and zero points. ``output_error``:
-    Σ hⱼ·Δwⱼ² with h the mean squared inputs, which is ‖XΔW‖² per token if inputs are not correlated; ``output_relative``: divided by
-    Σ hⱼ·wⱼ²; nan without an imatrix. ``problem``: why there is no number, empty if there is one. ``sqnr_low``, ``sqnr_high``: a 95 %
-    interval of the SQNR, if `sse` and what follows from it are estimated from some rows (`Table.estimates`); ``seconds``: how long the
-    exact number then takes on one core.
+    ``sqnr_db`` to ``clipped``: as in `SchemeErrors`. ``num_bytes``: of codes, scales and zero points.
+    ``output_error``: Σ hⱼ·Δwⱼ² with h the mean squared inputs, which is ‖XΔW‖² per token if inputs are not
+    correlated; ``output_relative``: divided by Σ hⱼ·wⱼ²; nan without an imatrix. ``problem``: why there is no
+    number, empty if there is one. ``sqnr_low``, ``sqnr_high``: a 95 % interval of the SQNR, if `sse` and what
+    follows from it are estimated from some rows (`Table.estimates`); ``seconds``: how long the exact number
+    then takes on one core.
     """
 
     sqnr_db: float = math.nan
@@ -39,7 +40,8 @@ class WeightError:
     @property
     def said(self) -> str:
         """The SQNR with its interval, or why there is none."""
-        between = f" (95 % interval {decibels(self.sqnr_low)} to {decibels(self.sqnr_high)})" if self.sqnr_low < self.sqnr_high else ""
+        low, high = decibels(self.sqnr_low), decibels(self.sqnr_high)
+        between = f" (95 % interval {low} to {high})" if self.sqnr_low < self.sqnr_high else ""
         return self.problem or f"SQNR {decibels(self.sqnr_db)}{between}"
 
 
@@ -47,8 +49,9 @@ class WeightError:
 class WeightRow:
     """One weight, with a cell per scheme.
 
-    ``kind``: see `kind_of`. ``num_bytes``: as it is stored. ``power``: Σx². ``coverage``: what the imatrix has for it. ``reason``: why it has no
-    cells, because it is left alone or, unless it ``is_readable``, because it can't be read.
+    ``kind``: see `kind_of`. ``num_bytes``: as it is stored. ``power``: Σx². ``coverage``: what the imatrix
+    has for it. ``reason``: why it has no cells, because it is left alone or, unless it ``is_readable``,
+    because it can't be read.
     """
 
     name: str
@@ -72,8 +75,9 @@ class WeightRow:
 class Table:
     """Rows by name, in the order in which they were measured.
 
-    ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their texts, or the names of presets; ``names``: of all
-    weights of the checkpoint, of which `rows` has those that are done; ``estimates``: rows of a sample, which are not kept with it.
+    ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their
+    texts, or the names of presets; ``names``: of all weights of the checkpoint, of which `rows` has those
+    that are done; ``estimates``: rows of a sample, which are not kept with it.
     """
 
     identity: str
@@ -100,13 +104,19 @@ class Table:
         """
         if (self.identity, self.schemes, self.names) != (other.identity, other.schemes, other.names):
             raise QuantError(
-                "The two tables belong to different checkpoints, imatrix files or schemes; give those of one run, or begin again."
+                "The two tables belong to different checkpoints, imatrix files or schemes; give those of "
+                "one run, or begin again."
             )
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, in which numbers that are not finite are strings."""
-        rows = [plain(asdict(row)) for row in self.rows.values()]
-        return {"format": FORMAT, "identity": self.identity, "schemes": list(self.schemes), "names": list(self.names), "rows": rows}
+        return {
+            "format": FORMAT,
+            "identity": self.identity,
+            "schemes": list(self.schemes),
+            "names": list(self.names),
+            "rows": [plain(asdict(row)) for row in self.rows.values()],
+        }
 
     @classmethod
     def of_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -118,10 +128,12 @@ class Table:
         try:
             if stored["format"] != FORMAT:
                 raise ValueError
-            found = cls(str(stored["identity"]), tuple(map(str, stored["schemes"])), tuple(map(str, stored["names"])))
+            schemes, names = (tuple(map(str, stored[key])) for key in ("schemes", "names"))
+            found = cls(str(stored["identity"]), schemes, names)
             for each in stored["rows"]:
                 cells = tuple(WeightError(**_numbers(cell, WeightError)) for cell in each["cells"])
-                row = replace(WeightRow(**_numbers(each, WeightRow)), cells=cells, shape=tuple(map(int, each["shape"])))
+                shape = tuple(map(int, each["shape"]))
+                row = replace(WeightRow(**_numbers(each, WeightRow)), cells=cells, shape=shape)
                 if row.name not in found.names or len(cells) not in (0, len(found.schemes)):
                     raise ValueError
                 found.rows[row.name] = row
@@ -133,11 +145,18 @@ class Table:
         """Return one line per weight and scheme, for a table of text; weights without cells have one line."""
         lines = []
         for row in self.ordered:
-            own = {"tensor": row.name, "kind": row.kind, "shape": "×".join(map(str, row.shape)), "storage": row.storage, "bytes": row.num_bytes}
-            every = zip(self.schemes, row.cells, strict=True) if row.cells else [("", WeightError(problem=row.reason))]
-            for scheme, cell in every:
+            own = {
+                "tensor": row.name,
+                "kind": row.kind,
+                "shape": "×".join(map(str, row.shape)),
+                "storage": row.storage,
+                "bytes": row.num_bytes,
+            }
+            left_alone = [("", WeightError(problem=row.reason))]
+            for scheme, cell in zip(self.schemes, row.cells, strict=True) if row.cells else left_alone:
                 bits = 8 * cell.num_bytes / max(1, row.elements)
-                lines.append(own | {"scheme": scheme} | asdict(cell) | {"bits_per_weight": bits, "imatrix": row.coverage})
+                more = {"bits_per_weight": bits, "imatrix": row.coverage}
+                lines.append(own | {"scheme": scheme} | asdict(cell) | more)
         return lines
 
 
@@ -158,6 +177,7 @@ def merged(tables: Sequence[Table]) -> Table:
 
 def by_harm(rows: Iterable[WeightRow], scheme: int = 0) -> list[WeightRow]:
     """Return the rows with the lowest SQNR under a scheme first; those without a number last."""
+
     def key(row: WeightRow) -> tuple[bool, float]:
         value = row.cells[scheme].sqnr_db if row.cells else math.nan
         return math.isnan(value), value
@@ -175,6 +195,7 @@ def _numbers(values: Mapping[str, Any], kind: type[WeightError] | type[WeightRow
     integers = [value for value in values.values() if type(value) is int]
     if any(not 0 <= n < 2**63 for n in [*integers, *values.get("shape", ())]):
         raise ValueError
-    if any(types.get(key) in (int, str, bool) and not isinstance(value, types[key]) for key, value in values.items()):
+    kept = {key: own for key, own in types.items() if own in (int, str, bool)}
+    if any(not isinstance(values[key], kept[key]) for key in values.keys() & kept):
         raise ValueError
     return {key: float(value) if types.get(key) is float else value for key, value in values.items()}

@@ -13,12 +13,13 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import explain_corruption
-from quantcore.matching.hypotheses.corruption import LIKELY, Corruption, reproduce
+from quantcore.matching.hypotheses.corruption import Corruption, reproduce
 from quantcore.matching.hypotheses.sample import numbers_of
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import parameter_note
 from quantcore.matching.reasons import explain
 from quantcore.matching.record import Candidate
+from quantcore.mistakes import IN_CODES
 from quantcore.notation import write_call
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply_quietly
@@ -163,7 +164,7 @@ class Evaluator:
         A scale derived from the codes explains less than one that follows from x.
         """
         scheme, fmt = v.scheme, v.scheme.format
-        mistakes = [LIKELY.index(kind) for kind in v.corruption.computed]
+        mistakes = [IN_CODES[kind].rank for kind in v.corruption.computed]
         return (
             (
                 v.differing,

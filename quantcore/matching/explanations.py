@@ -23,7 +23,6 @@ from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
 from quantcore.numerics import apart
 from quantcore.qparams import QParams, choose_qparams, wrap
-from quantcore.range_setting import Given, Percentile
 from quantcore.scheme import Scheme
 from quantcore.wording import count
 
@@ -63,7 +62,7 @@ def explain_corruption(
     """
     convention, fmt = scheme.rules, scheme.format
     assert isinstance(fmt, IntFormat)
-    if not corruption.computed and fmt.signed and not isinstance(scheme.range_setting, Given | Percentile):
+    if not corruption.computed and fmt.signed and scheme.range_setting.ends_are_elements:
         return ()  # nothing went wrong; the arithmetic would take several times the memory of x
     params = choose_qparams(x, scheme)
     inputs = kernel_inputs(x, scheme, params, corruption)
@@ -179,8 +178,8 @@ def _negatives(t: _Explained) -> str:
 
 def _allowed(t: _Explained) -> str:
     """Say which scales the codes allow, if the scale was derived from them."""
-    setting, fmt = t.scheme.range_setting, t.format
-    if not (isinstance(setting, Given | Percentile) and isinstance(t.scheme.granularity, PerTensor)):
+    fmt = t.format
+    if t.scheme.range_setting.ends_are_elements or not isinstance(t.scheme.granularity, PerTensor):
         return ""
     if fmt.bits > MAX_BITS or t.x.numel() > MOST or "unclamped" in t.corruption.computed:
         return ""

@@ -1,4 +1,4 @@
-"""The usual mistakes of quantizers: what they do to scale, zero point and codes, and code that makes them.
+"""The usual mistakes of quantizers: what they do to scale, zero point, codes and values, and code that makes them.
 
 `MISTAKES` has one record each. `CASES` are quantizers that make one, each with its fix: run both on the same tensor and
 find the wrong cells.
@@ -8,5 +8,7 @@ find the wrong cells.
 2
 """
 
-from quantcore.mistakes.cases import CASES, Outcome, OutcomePair, SourceLine, WorkedCase, compare, lines, run
-from quantcore.mistakes.catalogue import MISTAKES, STAGES, Answer, Mistake, answers, right, traced, wrong
+from quantcore.mistakes.answers import Answer, answers, right, traced, wrong
+from quantcore.mistakes.catalogue import CASES, IN_CODES, IN_SOURCE, MISTAKES
+from quantcore.mistakes.lesson import Outcome, OutcomePair, SourceLine, compare, lines, run
+from quantcore.mistakes.record import STAGES, InCodes, InSource, Mistake, Stage, WorkedCase

@@ -1,6 +1,16 @@
 """Arithmetic used by every stage: float32 input, rounding rules, scratch memory."""
 
-from quantcore.numerics.float32 import CHUNK, apart, as_float32, before_rounding, decimal, refuse_nonfinite
+from quantcore.numerics.float32 import (
+    CHUNK,
+    FLOAT_DTYPES,
+    apart,
+    as_float32,
+    as_floats,
+    before_rounding,
+    decimal,
+    held,
+    refuse_nonfinite,
+)
 from quantcore.numerics.rounding import (
     BELOW_HALF,
     MAX_SEED,

@@ -25,43 +25,78 @@ def decimal(value: float) -> str:
 
 
 def apart(value: float, *limits: float, digits: int = 7) -> str:
-    """Return the number with as many significant digits, at least ``digits``, as show on which side of each limit it lies.
+    """Return the number with the digits, at least ``digits``, that show on which side of limits it is.
 
     >>> apart(8.25, 8.0), apart(8.9999998, 9.0), apart(19.97, 20.0, digits=3)
     ('8.25', '8.9999998', '19.97')
     """
+
+    def sides(of: float) -> list[tuple[bool, bool]]:
+        return [(of > limit, of < limit) for limit in limits]
+
     texts = (f"{value:.{more}g}" for more in range(digits, 17))
-    sides = [(value > limit, value < limit) for limit in limits]
-    told = (text for text in texts if [(float(text) > limit, float(text) < limit) for limit in limits] == sides)
-    return next(told, f"{value:.17g}")
+    return next((text for text in texts if sides(float(text)) == sides(value)), f"{value:.17g}")
 
 
 def before_rounding(value: float) -> str:
-    """Return the number, which is to be rounded, with seven significant digits, or with as many as show that it is no tie and
-    no integer.
+    """Return a number with seven significant digits, or enough to show it is no tie and no integer.
 
     >>> before_rounding(2.4999999), before_rounding(2.5)
     ('2.4999999', '2.5')
     """
-    return apart(value, *(way(2 * value) / 2 for way in (math.floor, math.ceil))) if math.isfinite(value) else f"{value:g}"
+    if not math.isfinite(value):
+        return f"{value:g}"
+    return apart(value, math.floor(2 * value) / 2, math.ceil(2 * value) / 2)
 
 
-def as_float32(x: Any) -> Tensor:
-    """Return x as a float32 tensor on its device; float32 is not copied.
+# the dtypes of models that libraries compute in; any other is converted to float32
+FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-    float16, bfloat16, float64 and integers are converted. float64 and integers beyond 2^24 are rounded to the
-    nearest float32, the precision in which every library here computes.
+
+def as_floats(x: Any) -> Tensor:
+    """Return x as a tensor in its own dtype, not copied, if that is one of `FLOAT_DTYPES`, else as float32.
+
+
+    Lists and numbers have no dtype of their own: they become float32.
 
     Raises:
-        QuantError: x is not an array of real numbers, has no elements, or contains numbers beyond float32.
+        QuantError: as in `as_float32`, without the limit of float32 for float64.
     """
+    array = isinstance(x, Tensor | np.ndarray | np.generic)
     x = x if isinstance(x, Tensor) else _from_numpy(x)
     if x.dtype.is_complex or x.is_quantized or x.layout != torch.strided:
         kind = "quantized" if x.is_quantized else "sparse" if x.layout != torch.strided else "complex"
         raise QuantError(f"x is a {kind} tensor; give a dense tensor of real numbers.")
     if x.numel() == 0:
         raise QuantError(f"x has no elements, shape {tuple(x.shape)}; give at least one number.")
-    result: Tensor = x.detach().to(torch.float32)
+    x = x.detach()
+    return x if array and x.dtype in FLOAT_DTYPES else _narrowed(x)
+
+
+def as_float32(x: Any) -> Tensor:
+    """Return x as a float32 tensor on its device; float32 is not copied.
+
+    float16, bfloat16, float64 and integers are converted. float64 and integers beyond 2^24 are rounded to the
+    nearest float32.
+
+    Raises:
+        QuantError: x is not an array of real numbers, has no elements, or contains numbers beyond float32.
+    """
+    return _narrowed(as_floats(x))
+
+
+def held(x: Any) -> tuple[Tensor, torch.dtype]:
+    """Return x as results hold it, half precision as float32 numbers of the same value, and its dtype.
+
+    Raises:
+        QuantError: as in `as_floats`.
+    """
+    x = as_floats(x)
+    return x.float() if x.itemsize == 2 else x, x.dtype
+
+
+def _narrowed(x: Tensor) -> Tensor:
+    result = x.to(torch.float32)
     if x.dtype == torch.float64 and torch.isinf(result).sum() > torch.isinf(x).sum():
         raise QuantError("x contains numbers beyond float32, whose largest is 3.4e38; scale the tensor down.")
     return result

@@ -6,7 +6,7 @@
 [(1, 'divisor')]
 """
 
-from quantcore.pasted.kinds import KINDS, CodeFinding
+from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.on_tensor import Against, LineValue, Shown, sample, show_code
 from quantcore.pasted.quantizer import MOST
 from quantcore.pasted.read import CodeReading, lines_of, read_code

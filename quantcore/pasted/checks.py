@@ -33,12 +33,12 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
             how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding
         image = node.op == "cast" and q.kind == "given" and q.scalings[0].op == "mul"
-        yield q.found("truncated", node.line, not image, how=how)
+        yield q.found("toward_zero", node.line, not image, how=how)
     if q.multiplied:
         yield q.found("multiplied", q.scalings[0].line, how="x is multiplied by the scale")
         return
     if q.axis != -1:  # only a square tensor shows it, on all others the code fails
-        yield q.found("wrong-axis", q.reduced.line)
+        yield q.found("other_axis", q.reduced.line)
     else:
         yield from _cast(q)
         if q.is_span:
@@ -50,7 +50,7 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
     first = q.earlier
     if first and not (first.factor.shape == q.factor.shape and near(first.factor / q.factor, 1.0, 1e-3)):
         before = (first.end or first.codes[-1]).line
-        yield q.found("quantized-twice", q.scalings[0].line, before=str(before))
+        yield q.found("quantized_twice", q.scalings[0].line, before=str(before))
 
 
 def _cast(q: Quantizer) -> Iterator[CodeFinding]:
@@ -61,12 +61,12 @@ def _cast(q: Quantizer) -> Iterator[CodeFinding]:
     ends = [end for end in q.ends if end is not None]
     if late is not None:
         if not late.handed:
-            yield q.found("zero-point-after-clamp", late.line)
+            yield q.found("zero_point_after_clamp", late.line)
     elif clamp and not all(limits[0] <= end <= limits[1] for end in ends):
         types = [np.iinfo(f"{sign}int{cast.bits}") for sign in ("u", "")] if len(ends) == 2 else []
         fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
         line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
-        yield q.found("clamp-bounds", line, fix=fix, kept=between(q.ends))
+        yield q.found("other_format", line, fix=fix, kept=between(q.ends))
     elif len(ends) < 2:
         yield from _unclamped(q, limits, cast)
 
@@ -91,7 +91,7 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
             step = float(q.factor)
             ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
             why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
-    yield q.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
+    yield q.found("wrapped", cast.line, certain or kind == "percentiles", why=why)
 
 
 def _single(q: Quantizer, zero: float) -> Iterator[CodeFinding]:
@@ -99,13 +99,13 @@ def _single(q: Quantizer, zero: float) -> Iterator[CodeFinding]:
     kind, bounds = q.kind, q.bounds
     signed = bounds[0] < zero if bounds else q.divisor in (127, 7, 1, 32767)
     if kind in ("max", "signed percentile") and signed and not q.one_sided:
-        yield q.found(f"{kind.removeprefix('signed ')}-of-signed-values", q.reduced.line)
+        yield q.found("absolute_value" if kind == "max" else "signed_percentile", q.reduced.line)
     lost = kind in ("abs", "percentile") and not q.one_sided and not signed
     yield from _divisor(q, lost)
     if lost and bounds:
         middle = (bounds[1] + 1) // 2
         line = _zero_line(q) or (q.clamp or q.codes[-1]).line
-        yield q.found("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle))
+        yield q.found("middle_left_out", line, middle=number(middle), rest=number(bounds[1] - middle))
 
 
 def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
@@ -127,7 +127,7 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
         how = "the clamp clips" if clamp else "the cast overflows for"
         yield q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
     elif clamp and divisor * 1.9 < most and not lost:
-        yield q.found("unused-codes", q.divided.line, **facts)
+        yield q.found("unused_codes", q.divided.line, **facts)
 
 
 def _zero_line(q: Quantizer) -> int:
@@ -140,7 +140,7 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
     """Check whether the zero point maps the bounds of the range to the bounds of the codes."""
     if q.zero_point == 0 and not q.one_sided:
         where = _zero_line(q)
-        yield q.found("zero-point-left-out", where or q.divided.line, zero="0" if where else "missing")
+        yield q.found("zero_point_left_out", where or q.divided.line, zero="0" if where else "missing")
     step = next((s for s in q.zeros if s.other.varies), None)
     if step is None or q.bounds is None or q.kind != "span":
         return  # with percentiles, the lower one takes the place of the minimum
@@ -154,9 +154,9 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
     off, line = torch.cat(offs), step.added_line
     shifted = float(off.abs().min()) > 1.5 and near(off, off.median())
     if negated:
-        yield q.found("zero-point-sign", line)
+        yield q.found("sign_of_low", line)
     elif shifted and abs(q.divisor - (high - low)) <= _ROOM:
-        yield q.found("zero-point-range", line, got=str(round(low + float(off.median()))))
+        yield q.found("zero_point_range", line, got=str(round(low + float(off.median()))))
 
 
 def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
@@ -170,12 +170,12 @@ def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
         whole = all(c.codes[i].other.is_integral for c in q.ordinary if len(c.codes) > i)
         early = step in q.early
         if cut is not None:
-            yield q.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
+            yield q.found("zero_point_not_rounded", zero.line or cut.line, where="by its conversion")
         elif not whole and not early and q.cast and not any(s.op == "round" for s in q.codes[i:]):
             where = "with that of the codes, by their cast"
-            yield q.found("zero-point-not-rounded", step.line, where=where)
+            yield q.found("zero_point_not_rounded", step.line, where=where)
         elif not whole and early:
-            yield q.found("float-zero-point", zero.line or step.line)
+            yield q.found("float_zero_point", zero.line or step.line)
 
 
 def _drops_fraction(val: Val) -> bool:
@@ -195,11 +195,11 @@ def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
     small = [s for s in steps if s.flow and s.bits <= SMALL]
     wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]
     for s in wraps:
-        yield q.found("dequantize-overflow", s.line, dtype=s.dtype, bits=str(s.bits))
+        yield q.found("dequantize_overflow", s.line, dtype=s.dtype, bits=str(s.bits))
     scalings = [s for s in q.back if s.op in SCALINGS]
     kind = "" if wraps or not scalings else _way_back(q)
     if kind:
-        culprits = {"multiplied": scalings[0], "zero-point-after-scale": (steps or scalings)[-1]}
+        culprits = {"multiplied": scalings[0], "zero_point_after_scale": (steps or scalings)[-1]}
         line = culprits.get(kind, scalings[-1]).line
         yield q.found(kind, line, how="The codes are scaled in the same direction as x was")
 
@@ -219,12 +219,12 @@ def _way_back(q: Quantizer) -> str:
         ways = {
             "": [(codes - zero) * scale],
             "multiplied": [(codes + by) / scale for by in (-zero, torch.zeros(1), *shifts)],
-            "zero-point-after-scale": [codes * scale - zero],
-            "zero-point-forgotten": [codes * scale],
-            "zero-point-added": [(codes + zero) * scale],
+            "zero_point_after_scale": [codes * scale - zero],
+            "zero_point_forgotten": [codes * scale],
+            "zero_point_added": [(codes + zero) * scale],
         }
         if shifts and near(zero, 0.0, 0.01):
-            ways |= {"": [codes * scale], "zero-point-not-added": [(codes + shifts[0]) * scale]}
+            ways |= {"": [codes * scale], "zero_point_not_added": [(codes + shifts[0]) * scale]}
         room = scale.abs() * (1.01 + 1e-4 * zero.abs().max()) + 1e-6 * end.abs()
         fits = [k for k, each in ways.items() if any(bool(((end - way).abs() <= room).all()) for way in each)]
         left = [k for k in fits if left is None or k in left]
@@ -238,14 +238,14 @@ def check_special(q: Quantizer) -> Iterator[CodeFinding]:
             if a.op == "cast" and a.limits and a.args and a.varies and a.bits <= SMALL // 2:
                 before = a.args[0].numbers.trunc()
                 if bool((before.clamp(*a.limits) != before)[~before.isnan()].any()):
-                    yield q.found("zero-point-not-clamped", step.added_line, dtype=a.dtype)
+                    yield q.found("zero_point_not_clamped", step.added_line, dtype=a.dtype)
     if q.kind in ("given", "handed"):
         return
     empty = [q.on[name].factor for name in ("zeros", "constant") if name in q.on]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
         name = "The scale" if q.kind == "unknown" else q.formula
-        yield q.found("zero-scale", q.divided.line, scale=name)
+        yield q.found("zero_scale", q.divided.line, scale=name)
     for val in q.on["subnormal"].scale_nodes if "subnormal" in q.on else ():
         half = val.op == "cast" and val.dtype.endswith("float16")
         if half and bool((val.numbers.eq(0) & val.args[0].numbers.ne(0)).any()):
-            yield q.found("scale-in-float16", val.line)
+            yield q.found("scale_float16", val.line)

@@ -11,9 +11,10 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
+from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
 from quantcore.pasted.evaluation import Override
-from quantcore.pasted.kinds import KINDS, CodeFinding
+from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import Chain, Place, Quantizer, Seen, by_place, scale_of
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
@@ -150,13 +151,13 @@ def confirmed(q: Quantizer, found: list[CodeFinding], walks: dict[str, Walk]) ->
     ``walks``: the evaluations on the probes.
     """
     ordinary = walks["positive"], walks["negative"]
-    places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
+    places = {IN_SOURCE[f.kind].repair for f in found if f.certain} - {""}
     try:
         if not places or all(_repairs(q, *each, places) for each in zip(q.ordinary, ordinary, strict=True)):
             return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
-    return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
+    return [replace(f, certain=f.certain and not IN_SOURCE[f.kind].repair) for f in found]
 
 
 def _repairs(q: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:

@@ -95,7 +95,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     for line, name in dict.fromkeys(written for walks in probed for written in walks["positive"].written):
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
-        found.append(replace(finding("clamp-in-place", line, what=what), quantizer=0 if quantizers else None))
+        found.append(replace(finding("clamp_in_place", line, what=what), quantizer=0 if quantizers else None))
     # of a kind and line the first one that is certain, if there is one
     found.sort(key=lambda f: not f.certain)
     kept = {(f.kind, f.line): f for f in reversed(found)}

@@ -5,7 +5,18 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import AMAX, HIGH, INVERSE, LOW, OF_RANGE, SPLIT, WIDTH, ZERO_POINTS, Convention, N
+from quantcore.conventions import (
+    AMAX,
+    HIGH,
+    INVERSE,
+    LOW,
+    OF_RANGE,
+    SPLIT,
+    WIDTH,
+    ZERO_POINTS,
+    Convention,
+    N,
+)
 from quantcore.expressions import (
     CLAMP,
     IS_FINITE,
@@ -24,13 +35,13 @@ from quantcore.expressions import (
 )
 from quantcore.formats import Format
 from quantcore.numerics import decimal
+from quantcore.programs.elements import DTYPE
 from quantcore.programs.libraries import aimet, hqq
 from quantcore.programs.record import Program, ProgramLine
 from quantcore.scheme import Scheme
 
 # raw: the scale as the range gives it; replaced: whether it is too small
 RAW, REPLACED, Z = Name("raw"), Name("replaced"), Name("z")
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def program(scheme: Scheme) -> Program:
@@ -63,7 +74,7 @@ def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
 
 
 def _range(symmetric: bool, fmt: Format, c: Convention) -> Iterator[ProgramLine]:
-    dtype, source = _DTYPES[c.scale.scale_precision], _source(c, "zero_in_range")
+    dtype, source = DTYPE[c.scale.scale_precision], c.source("zero_in_range")
     low: Expression = LOW if c.range.zero_in_range == "no" else MINIMUM(LOW, 0.0)
     high: Expression = MAXIMUM(HIGH, 0.0) if c.range.zero_in_range == "both" else HIGH
     yield ProgramLine("low", low, dtype, "" if low is LOW else "the range includes 0", source)
@@ -76,11 +87,11 @@ def _range(symmetric: bool, fmt: Format, c: Convention) -> Iterator[ProgramLine]
 
 def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     """Compute the scale of the largest magnitude, and the range that it is for."""
-    dtype, rule = _DTYPES[c.scale.scale_precision], c.scale.rule(fmt, c.range.finite_range)
+    dtype, rule = DTYPE[c.scale.scale_precision], c.scale.rule(fmt, c.range.finite_range)
     yield ProgramLine("max|x|", MAXIMUM(MAGNITUDE(LOW), MAGNITUDE(HIGH)), dtype)
     if c.range.min_range and not c.scale.is_power:
         yield ProgramLine(
-            "max|x|", MAXIMUM(AMAX, c.range.min_range), dtype, "the smallest range", _source(c, "min_range")
+            "max|x|", MAXIMUM(AMAX, c.range.min_range), dtype, "the smallest range", c.source("min_range")
         )
     if "extreme" in rule.scale.names:
         yield ProgramLine(
@@ -92,67 +103,68 @@ def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     if rule.step is not None:
         yield from aimet.on_grid(rule, dtype)
     else:
-        yield ProgramLine("raw", rule.scale, dtype, rule.note, _source(c, "symmetric_scale"))
+        yield ProgramLine("raw", rule.scale, dtype, rule.note, c.source("symmetric_scale"))
         if rule.low is not LOW:
             yield ProgramLine("low", rule.low, dtype, "the range of the symmetric codes")
             yield ProgramLine("high", rule.high, dtype, "the range of the symmetric codes")
     if c.scale.inverse == "of_range":
         yield ProgramLine("max|x|", HIGH, dtype)
-        why, source = "1/s is computed from the range, not from s", _source(c, "inverse")
+        why, source = "1/s is computed from the range, not from s", c.source("inverse")
         yield ProgramLine("1/s", c.scale.inverse_of_range(fmt), dtype, why, source)
         if c.scale.bad_inverse == "one":
             least = Where(IS_FINITE(INVERSE), 0, Number(1.0), INVERSE, "since 1 / max|x| is not finite")
-            yield ProgramLine("1/s", least, dtype, "1 if it is not finite", _source(c, "bad_inverse"))
+            yield ProgramLine("1/s", least, dtype, "1 if it is not finite", c.source("bad_inverse"))
 
 
 def _scale(c: Convention) -> Iterator[ProgramLine]:
     """Compute the scale of the range."""
-    dtype, least = _DTYPES[c.scale.scale_precision], c.range.min_range
+    dtype, least = DTYPE[c.scale.scale_precision], c.range.min_range
     if c.scale.asymmetric_scale == "inverse_range":
         yield from hqq.scales(dtype)
         return
     if least:
         note = f"since high - low is less than {decimal(least)}"
         width = Where(LESS(WIDTH, least), 1, Number(least), WIDTH, note)
-        yield ProgramLine("width", width, dtype, "the smallest range", _source(c, "min_range"))
+        yield ProgramLine("width", width, dtype, "the smallest range", c.source("min_range"))
     yield ProgramLine("raw", Name("width") / N if least else OF_RANGE, dtype)
     if c.scale.range_overflow == "split":
         yield ProgramLine("raw", Where(IS_INFINITE(RAW), 1, SPLIT, RAW), dtype, "high - low may overflow")
 
 
 def _replaced(c: Convention) -> Iterator[ProgramLine]:
-    """Replace a scale that is too small, and bring it to float32."""
-    eps, source = c.scale.eps, _source(c, "eps")
+    """Replace a scale that is too small, and cast it."""
+    dtype = DTYPE[c.scale.scale_dtype]
+    eps, source = c.scale.eps, c.source("eps")
     yield ProgramLine("replaced", LESS(MAGNITUDE(RAW), eps), None, "the scale is too small", source)
     instead = Number(c.scale.eps_replacement)
-    yield ProgramLine("s", Where(REPLACED, 1, instead, RAW) if eps else RAW, torch.float32, "", source)
+    yield ProgramLine("s", Where(REPLACED, 1, instead, RAW) if eps else RAW, dtype, "", source)
 
 
 def _middle(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     z = Number(c.zero_point.middle(fmt))
-    yield ProgramLine("z", z, None, "symmetric", _source(c, "unsigned_symmetric_zero_point"))
+    yield ProgramLine("z", z, None, "symmetric", c.source("unsigned_symmetric_zero_point"))
     if c.zero_point.replaced_zero_point == "zero":
         yield _of_replaced(c, None)
 
 
 def _zero_point(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     """Compute the zero point of a range."""
-    rules, dtype = c.zero_point, _DTYPES[c.scale.scale_precision]
+    rules, dtype = c.zero_point, DTYPE[c.scale.scale_precision]
     if rules.is_min:
         yield ProgramLine(
-            "z", LOW, dtype, "the block's minimum is stored instead", _source(c, "zero_point_form")
+            "z", LOW, dtype, "the block's minimum is stored instead", c.source("zero_point_form")
         )
     elif c.scale.asymmetric_scale == "inverse_range":
         yield from hqq.zero_point(rules.float_form, dtype)
     else:
-        dtype = _DTYPES[rules.zero_point_precision]
+        dtype = DTYPE[rules.zero_point_precision]
         found, why = ZERO_POINTS[rules.zero_point_order], ""
         if rules.zero_point_scale == "raw":
             found, why = renamed(found, "s", RAW), "s before it is cast or replaced"
-        yield ProgramLine("z", found, dtype, why, _source(c, "zero_point_order"))
+        yield ProgramLine("z", found, dtype, why, c.source("zero_point_order"))
         yield ProgramLine("z", CLAMP(Z, fmt.qmin, fmt.qmax), dtype, "it is a code")
         found = Where(IS_NAN(Z), 1, Number(rules.of_nan(fmt)), Z, "since low / s is NaN")
-        yield ProgramLine("z", found, dtype, "NaN has no code", _source(c, "nan_zero_point"))
+        yield ProgramLine("z", found, dtype, "NaN has no code", c.source("nan_zero_point"))
     if rules.replaced_zero_point != "computed":
         yield _of_replaced(c, dtype)
 
@@ -160,9 +172,5 @@ def _zero_point(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
 def _of_replaced(c: Convention, dtype: torch.dtype | None) -> ProgramLine:
     why = "the scale was replaced"
     return ProgramLine(
-        "z", Where(REPLACED, 1, Number(0), Z, f"since {why}"), dtype, why, _source(c, "replaced_zero_point")
+        "z", Where(REPLACED, 1, Number(0), Z, f"since {why}"), dtype, why, c.source("replaced_zero_point")
     )
-
-
-def _source(c: Convention, choice: str) -> str:
-    return dict(c.sources).get(choice, "")

@@ -13,16 +13,21 @@ from quantcore.expressions import (
     BlockStep,
     Element,
     Expression,
+    Name,
     Term,
     Where,
     bind,
     in_dtype,
+    placed,
+    run,
     step_of,
+    without,
     written,
 )
 
 _Steps = list[tuple[str, BlockStep, tuple[str, ...]]]
 _Known = Callable[[str], Term | None]
+_HALF = (torch.bfloat16, torch.float16)
 _ON_NUMBERS: Mapping[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -67,6 +72,7 @@ class Program:
         self.lines, self.given, self.constants = tuple(lines), tuple(given), dict(constants)
         self.integers = frozenset(integers)
         self._steps: dict[tuple[tuple[str, ...], tuple[str, ...]], _Steps] = {}
+        self._whole: dict[tuple[str, ...], Expression] = {}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines))
@@ -121,6 +127,30 @@ class Program:
         found: dict[str, Any] = {**self.constants, **numbers}
         bind(steps, found)
         return [found.get(name) for name in wanted]
+
+    def write(self, name: str, numbers: Mapping[str, Tensor | float | None], out: Tensor | None = None) -> Any:
+        """Return the result of a name for elements, computed in memory that is given; see `expressions.run`.
+
+        Args:
+            numbers: what the program starts from, None for what is absent; or also numbers of other names, which are
+                then not computed.
+        """
+        absent = tuple(one for one, number in numbers.items() if number is None)
+        key = (name, *numbers, *absent)
+        expression = self._whole.get(key)
+        if expression is None:
+            known = frozenset(numbers) - set(self.given)
+            expression = Name(name) if name in numbers else self._expanded(self.line(name), known, absent)
+            self._whole[key] = expression
+        return run(expression, {**self.constants, **numbers}, out)
+
+    def _expanded(self, line: ProgramLine, known: frozenset[str], absent: tuple[str, ...]) -> Expression:
+        """Return a line in what is known; that is taken in the dtype that it has."""
+        before = {name: own for name, own in self._before[line].items() if name not in known}
+        of = without(line.of, *absent) if line.of.names.intersection(absent) else line.of
+        if line.dtype in _HALF:  # other memory is as wide
+            of = in_dtype(of, line.dtype, {name: own.dtype for name, own in before.items() if own.dtype})
+        return placed(of, {name: self._expanded(own, known, absent) for name, own in before.items()})
 
     def _compiled(self, wanted: tuple[str, ...], numbers: tuple[str, ...]) -> _Steps:
         dtypes, steps = dict.fromkeys(numbers, torch.float32), []

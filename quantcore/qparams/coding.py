@@ -1,57 +1,38 @@
 """From unclamped values to codes, and from codes to values: one formula for every format."""
 
-import math
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import DECODINGS, KERNELS, Convention
-from quantcore.expressions import Expression, in_dtype, run, without
+from quantcore.conventions import DECODINGS, Convention
+from quantcore.expressions import wrap as wrapped
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import like
+from quantcore.programs import Program, decoding_of, value_program
 from quantcore.qparams.scale import QParams
 from quantcore.scheme import Scheme
 
-_LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
-# beyond 2^62 (2^63, with a margin) casts to int64 are undefined
-_CAST_LIMIT = float(1 << 62)
-
-
-def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
-    """Return what the convention's kernel divides x by, or multiplies x by if it uses the inverse.
-
-    Args:
-        inverse: 1/scale if the library stores it.
-        stored: whether the scale was quantized itself, so that it may be 0.
-    """
-    kernel = KERNELS[convention.coding.kernel]
-    if convention.storage.min_divisor:
-        scale = scale.clamp(min=convention.storage.min_divisor)
-    s = kernel.factor(scale, inverse)
-    if convention.storage.e8m0_min_as:
-        least = convention.storage.e8m0_min_as
-        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if kernel.inverse else least)
-    if stored and inverse is None and convention.storage.zero_scale == "zero_codes":
-        s = s.masked_fill(scale == 0, 0.0 if kernel.inverse else math.inf)
-    return s
-
 
 class Dequantizer(NamedTuple):
-    """How a library dequantizes; ``how``: "shifted" for q·s + z, or a value of the convention's `decoding`.
+    """How a library dequantizes.
 
-    ``number``, in block form, and ``constant``: its operands. ``center``: one number that is added last. ``dtype``:
-    the result of each operation is rounded to it.
+    ``program``: the value of a code, from q, s and z; ``name``, ``number``: what it takes besides, in block form; None
+    where nothing. ``center``: one number that is added last.
     """
 
-    how: str
+    program: Program
+    name: str = ""
     number: Tensor | None = None
-    constant: float = 1.0
     center: Tensor | None = None
-    dtype: torch.dtype = torch.float32
+
+    @property
+    def is_product(self) -> bool:
+        """Whether a value is (q - z) · s in float32."""
+        line = self.program.line("x̂")
+        return line.of is DECODINGS["scaled"] and line.dtype == torch.float32 and self.center is None
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
         """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
@@ -62,16 +43,19 @@ class Dequantizer(NamedTuple):
         return self.at(lambda number: spread(number[region.grid]))
 
 
-SCALED = Dequantizer("scaled")
+def dequantizer_of(params: QParams | None, fmt: Format, c: Convention) -> Dequantizer:
+    """Return how the convention dequantizes; given parameters have neither inverse nor range, and None are only s and z."""
+    decoding = decoding_of(c)
+    name, number = {"divided": ("1/s", "inverse"), "of_largest": ("max|x|", "high")}.get(decoding, ("", ""))
+    found: Tensor | None = getattr(params, number) if params is not None and number else None
+    if number and found is None:
+        name, decoding = "", "scaled"
+    center = None if params is None else params.center
+    return Dequantizer(value_program(fmt, c, decoding=decoding), name, found, center)
 
 
 def decode(
-    codes: Tensor,
-    scale: Tensor,
-    zero_point: Tensor | None,
-    out: Tensor,
-    fmt: Format,
-    dequantizer: Dequantizer = SCALED,
+    codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format, dequantizer: Dequantizer
 ) -> Tensor:
     """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None is 0.
 
@@ -90,39 +74,13 @@ def unscale(
     values: Tensor,
     scale: Tensor,
     zero_point: Tensor | None,
-    dequantizer: Dequantizer = SCALED,
+    dequantizer: Dequantizer,
     out: Tensor | None = None,
 ) -> Tensor:
     """Dequantize the values of codes, in place or into ``out``, float32."""
-    numbers = {
-        "q": values, "s": scale, "z": zero_point, "1/s": dequantizer.number, "max|x|": dequantizer.number,
-        "1/max": dequantizer.constant, "mean": dequantizer.center,
-    }  # fmt: skip
-    absent = tuple(name for name in ("z", "mean") if numbers[name] is None)
-    found: Tensor = run(_decoding(dequantizer.how, dequantizer.dtype, absent), numbers, values if out is None else out)
+    numbers = {"q": values, "s": scale, "z": zero_point, "mean": dequantizer.center, dequantizer.name: dequantizer.number}
+    found: Tensor = dequantizer.program.write("x̂", numbers, values if out is None else out)
     return found
-
-
-@cache
-def _decoding(how: str, dtype: torch.dtype, absent: tuple[str, ...]) -> Expression:
-    return in_dtype(without(DECODINGS[how], *absent), dtype, {})
-
-
-def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:
-    """Return how the convention dequantizes; given parameters have neither inverse nor range."""
-    found = _operations_of(params, fmt, convention)
-    dtype = convention.decoding.decoding_dtype
-    return found if dtype == "float32" else found._replace(dtype=getattr(torch, dtype))
-
-
-def _operations_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:
-    if convention.zero_point.is_min:
-        return Dequantizer("shifted")
-    if convention.decoding.decoding == "divided" and params.inverse is not None:
-        return Dequantizer("divided", params.inverse, center=params.center)
-    if convention.decoding.decoding == "of_largest" and params.high is not None:
-        return Dequantizer("of_largest", params.high, float(torch.tensor(1.0) / fmt.symmetric_max))
-    return SCALED if params.center is None else Dequantizer("scaled", center=params.center)
 
 
 def fit(values: Tensor, scheme: Scheme) -> Tensor:
@@ -144,10 +102,5 @@ def store(values: Tensor, codes: Tensor, fmt: IntFormat) -> None:
 
 
 def wrap(values: Tensor, fmt: Format) -> Tensor:
-    """Wrap values to two's complement codes, keeping only the lowest bits; int64.
-
-    Values beyond ±2^62 count as ±2^62.
-    """
-    integer = values.clamp(-_CAST_LIMIT, _CAST_LIMIT).to(torch.int64)
-    lowest = -(1 << (fmt.bits - 1)) if fmt.signed else 0
-    return integer.sub_(lowest).bitwise_and_((1 << fmt.bits) - 1).add_(lowest)
+    """Wrap values to two's complement codes, keeping only the lowest bits; int64."""
+    return wrapped(values, fmt.qmin - fmt.narrow, fmt.qmax)

@@ -50,14 +50,24 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
                 by_group[rows] = (found.codes + np.float32(middle)).T
     sums = [scale, weights, *([minimum] if scheme.rules.zero_point.is_min else [])]
     _check_overflow(x, np.logical_and.reduce([np.isfinite(found) for found in sums]))
-    form = [torch.from_numpy(t).view(blocks.grid).to(x.device) for t in (scale, low, high, minimum, weights)]
+
+    def in_blocks(found: Array) -> Tensor:
+        return torch.from_numpy(found).view(blocks.grid).to(x.device)
+
     lines = parameters_program(scheme.symmetric, scheme.format, scheme.rules)
-    form[0], replaced = lines.run(("s", "replaced"), {"raw": form[0]})
-    zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
-    if not scheme.symmetric:
-        zero_point = -form[3]
+    stored, replaced = lines.run(("s", "replaced"), {"raw": in_blocks(scale)})
+    if scheme.symmetric:
+        zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
+    else:
+        zero_point = -in_blocks(minimum)
     return QParams(
-        form[0], zero_point, form[1], form[2], replaced=replaced, searched=codes.to(x.device), weights=form[4]
+        stored,
+        zero_point,
+        in_blocks(low),
+        in_blocks(high),
+        replaced=replaced,
+        searched=codes.to(x.device),
+        weights=in_blocks(weights),
     )
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK, NEAREST, like, rounding
-from quantcore.programs import program
-from quantcore.qparams.coding import SCALED, Dequantizer, decode, factor, fit
+from quantcore.programs import code_program, factor_of, program
+from quantcore.qparams.coding import decode, dequantizer_of, fit
 from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme
 
@@ -268,7 +268,10 @@ class BlockErrors:
     def __init__(self, blocks: Tensor, scheme: Scheme) -> None:
         self.blocks, self.scheme = blocks, scheme
         self.convention = scheme.rules
-        self.dequantizer = Dequantizer("shifted") if self.convention.zero_point.is_min else SCALED
+        self.dequantizer = dequantizer_of(None, scheme.format, self.convention)
+        round_ = rounding(self.convention.coding.rounding)
+        self.program = code_program(scheme.format, self.convention, round_=round_)
+        self.factor = factor_of(self.program)
 
     def __call__(self, low: Tensor, high: Tensor) -> Tensor:
         """Return the summed squared error of every block, float64, inf instead of NaN."""
@@ -335,15 +338,15 @@ class BlockErrors:
             shift = z.to(torch.float32) if bool(z.any()) else None
         elif z:
             shift = torch.full_like(scale, z)
-        return Coding(factor(scale, inverse, self.convention), scale, shift)
+        numbers = {"s": scale} if inverse is None else {"s": scale, "1/s": inverse}
+        return Coding(self.program.write(self.factor, numbers), scale, shift)
 
     def _unclamped(self, part: Tensor, coding: Coding) -> Tensor:
         """Return the kernel's unclamped values, valid until the next call."""
-        integer = self.scheme.format.has_zero_point
-        round_ = rounding(self.convention.coding.rounding) if integer else None
-        return KERNELS[self.convention.coding.kernel].run(
-            part, coding.s, coding.shift, like(part, "unclamped"), round_
-        )
+        name = "v" if self.scheme.format.has_zero_point else "u"
+        numbers = {"x": part, self.factor: coding.s, "z": coding.shift, "mean": None}  # already subtracted
+        found: Tensor = self.program.write(name, numbers, like(part, "unclamped"))
+        return found
 
     def _error(self, work: Tensor, part: Tensor, coding: Coding) -> Tensor:
         """Return x - x̂, written over the values of `_unclamped`."""

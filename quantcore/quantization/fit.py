@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from quantcore.formats import CodebookFormat, fit_codebook
-from quantcore.numerics import as_float32, refuse_nonfinite
+from quantcore.numerics import refuse_nonfinite
 from quantcore.qparams import choose_qparams
 from quantcore.quantization.walk import unclamped
-from quantcore.scheme import Scheme
+from quantcore.scheme import Scheme, received
 
 NAME = "fitted"
 
@@ -27,12 +27,12 @@ def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Sch
     Raises:
         QuantError: as in `fit_codebook`, or the scheme does not fit x.
     """
-    x = as_float32(x)
+    x, own, _ = received(x, scheme)
     refuse_nonfinite(x, "a fitted codebook")
     # a placeholder with the same largest value as the fitted codebook, so that its scales are already the
     # final ones
     evenly = CodebookFormat(tuple(torch.linspace(-1, 1, 1 << 4).tolist()))
-    trial = replace(scheme, format=evenly, symmetric=True, scales=None)
+    trial = replace(own, format=evenly, symmetric=True, scales=None)
     params = choose_qparams(x, trial)
     scaled = torch.cat([values.reshape(-1).clone() for _, values in unclamped(x, params, trial)])
     given = scheme.range_setting.gives_parameters

@@ -16,7 +16,7 @@ from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of
 from quantcore.quantization.codes import codes_with, dequantize, dequantize_with, lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
 from quantcore.range_setting import MaxScale
-from quantcore.scheme import Scheme, check_supported, with_importance
+from quantcore.scheme import Scheme, check_supported, received, with_importance
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,10 @@ class Quantized:
     them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
     is what they dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the
     elements' weights, if the range setting uses them. ``warnings``: sentences on likely mistakes.
+
+    ``dtype``: of the x that was given. Numbers of bfloat16 and float16 are held as float32 numbers of the same value, so
+    that everything computes with them as with float32: x, and scale, zero_point and dequantized where the library gives
+    them in that dtype (`value_dtype`).
     """
 
     x: Tensor
@@ -37,6 +41,24 @@ class Quantized:
     scales: "Quantized | None" = None
     mins: "Quantized | None" = None
     importance: Tensor | None = None
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def computed(self) -> Scheme:
+        """The scheme that says what its library does with x of this dtype; see `Scheme.in_dtype`."""
+        return self.scheme.in_dtype(self.dtype)
+
+    @property
+    def value_dtype(self) -> torch.dtype:
+        """The dtype in which the library gives dequantized values."""
+        found: torch.dtype = getattr(torch, self.computed.rules.decoding.value_dtype)
+        return found
+
+    @property
+    def scale_dtype(self) -> torch.dtype:
+        """The dtype in which the library gives scales."""
+        found: torch.dtype = getattr(torch, self.computed.rules.scale.scale_dtype)
+        return found
 
     @property
     def scale(self) -> Tensor:
@@ -69,22 +91,28 @@ class Quantized:
     @property
     def dequantizer(self) -> Dequantizer:
         """How the library dequantizes, in block form."""
-        return dequantizer_of(self.params, self.scheme.format, self.scheme.rules)
+        return dequantizer_of(self.params, self.scheme.format, self.computed.rules)
 
     @property
     def dequantized(self) -> Tensor:
-        """x̂ = (codes - zero_point) * scale, or value * scale for float formats; float32, recomputed at each access."""
-        return dequantize_with(self.codes, self.params, self.scheme, self.blocks)
+        """x̂ = (codes - zero_point) * scale, or value * scale for float formats; recomputed at each access.
+
+        float32 numbers, each of which `value_dtype` can represent.
+        """
+        return dequantize_with(self.codes, self.params, self.computed, self.blocks)
 
     @property
     def error(self) -> Tensor:
-        """x - x̂, float32; recomputed at each access."""
+        """x - x̂, computed in float32; recomputed at each access."""
         x_hat = self.dequantized
         return torch.sub(self.x, x_hat, out=x_hat)
 
 
 def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
     """Quantize a tensor or array of any rank.
+
+    x of float16, bfloat16 or float64 is quantized as the convention's library does in that dtype; other dtypes, lists and
+    numbers are converted to float32.
 
     Args:
         out: an earlier result of the same shape and format, whose codes are overwritten.
@@ -97,8 +125,8 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
             [ 7,  0]], dtype=torch.int8)
 
     Raises:
-        QuantError: the scheme does not fit x, x contains NaN or infinity and the convention refuses them, or
-            the scheme does not support importance.
+        QuantError: the scheme does not fit x, its library refuses the dtype of x, x contains NaN or infinity and the
+            convention refuses them, or the scheme does not support importance.
     """
     result = apply_quietly(x, scheme, out, importance)
     for note in result.warnings:
@@ -106,20 +134,29 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
     return result
 
 
-def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
+def apply_quietly(
+    x: Any,
+    scheme: Scheme,
+    out: Quantized | None = None,
+    importance: Any = None,
+    dtype: torch.dtype | None = None,
+) -> Quantized:
     """`apply`, but warnings are only stored in the result: Python's warning filters are not thread-safe.
+
+    Args:
+        dtype: of x, if x holds its numbers as `Quantized.x` does; the result then shares its memory.
 
     Raises:
         QuantError: as in `apply`.
     """
-    x = as_float32(x)
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
-    blocks, params, scales, mins = parameters_of(x, scheme, importance)
-    codes, of_nan = codes_with(x, params, scheme, blocks, out=None if out is None else out.codes)
+    x, own, dtype = received(x, scheme, dtype)
+    blocks, params, scales, mins = parameters_of(x, own, importance)
+    codes, of_nan = codes_with(x, params, own, blocks, out=None if out is None else out.codes)
     params = replace(params, searched=None, weights=None)
     notes = [note for note in (_zero_point_outside(params, scheme), of_nan) if note]
-    return Quantized(x, scheme, codes, params, tuple(notes), scales, mins, importance)
+    return Quantized(x, scheme, codes, params, tuple(notes), scales, mins, importance, dtype)
 
 
 def parameters_of(

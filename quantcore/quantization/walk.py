@@ -10,7 +10,8 @@ from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
 from quantcore.numerics import CHUNK, rounding
-from quantcore.qparams import QParams, factor
+from quantcore.programs import code_program
+from quantcore.qparams import QParams
 from quantcore.scheme import Scheme
 
 
@@ -27,28 +28,28 @@ def boxes(
     x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks
 ) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
     """Yield each region, its unclamped values, and the zero_point added to them (None: all are 0)."""
-    x = blocks.view(x) if params.center is None else blocks.view(x) - params.center
-    rules = scheme.rules
+    x, rules = blocks.view(x), scheme.rules
     scale, zero_point, shifted = prepare(*coded_with(params, scheme), blocks, x.device)
     integer = scheme.format.has_zero_point
-    # floats are rounded in `encode_`, where the exponent is known
-    round_ = rounding(rules.coding.rounding) if integer else None
+    fused = KERNELS[rules.coding.kernel].fused
+    if fused and scale.numel() != 1:
+        raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
     # for small floats even an added 0 matters: -0 + 0 is 0
     shifted = shifted or (KERNELS[rules.coding.kernel].shift_first and not integer)
     scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), device=x.device)
-    zeros = params.raw is not None and not bool(scale.abs().amin() > 0)
+    zeros = params.raw is not None and params.inverse is None and not bool(scale.abs().amin() > 0)
+    round_ = rounding(rules.coding.rounding)
     for region in blocks.regions(CHUNK):
         own = convention_of(rules, region, scheme.granularity, blocks.blocked_shape)
+        program = code_program(scheme.format, own, stored=zeros, round_=round_)
         values = split_axes(x[region.elements], region.block)
-        if own.scale.divisor != 1:
-            values = values / own.scale.divisor
         work = scratch[: values.numel()].view(values.shape)
-        inverse = None if params.inverse is None else params.inverse[region.grid]
-        s = factor(scale[region.grid], inverse, own, stored=zeros)
         shift = spread(zero_point[region.grid]) if shifted else None
-        work = KERNELS[own.coding.kernel].run(values, spread(s), shift, work, round_)
-        least = own.coding.clamp_min
-        yield region, work.clamp_(min=least) if least else work, shift
+        numbers = {"x": values, "s": spread(scale[region.grid]), "z": shift, "mean": params.center}
+        if params.inverse is not None:
+            numbers["1/s"] = spread(params.inverse[region.grid])
+        # floats are rounded in `encode_`, where the exponent is known
+        yield region, program.write("v" if integer else "u", numbers, work), shift
 
 
 def coded_with(params: QParams, scheme: Scheme) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantiza
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,11 @@ class Percentile(RangeSetting):
     def title(self) -> str:
         """``percentile 99``."""
         return f"percentile {self.p:g}"
+
+    @property
+    def wider(self) -> tuple[RangeSetting, ...]:
+        """The usual higher percentiles."""
+        return tuple(Percentile(p) for p in (99.0, 99.9, 99.99) if p > self.p)
 
     def __post_init__(self) -> None:
         notation.read_numbers(self, p="The percentile")
@@ -163,6 +168,21 @@ class Given(RangeSetting):
         object.__setattr__(self, "scale", _each(self.scale, _positive))
         object.__setattr__(self, "zero_point", _each(self.zero_point, _int32))
 
+    @property
+    def given_scales(self) -> tuple[float, ...]:
+        """The scales in its text."""
+        return tuple(_numbers_in(self.scale))
+
+    @property
+    def given_zero_points(self) -> tuple[float, ...]:
+        """The zero points in its text."""
+        return tuple(_numbers_in(self.zero_point))
+
+    @property
+    def is_per_block(self) -> bool:
+        """Whether it gives a number for each block of one tensor."""
+        return isinstance(self.scale, tuple) or isinstance(self.zero_point, tuple)
+
     def parameters(self, grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
         """Return scale (float32) and zero_point (int32) for a grid of blocks.
 
@@ -176,6 +196,15 @@ class Given(RangeSetting):
 
 
 MIN_MAX = MinMax()
+
+
+def _numbers_in(value: Any) -> Iterator[float]:
+    """Yield the numbers in nested tuples."""
+    if not isinstance(value, tuple):
+        yield value
+        return
+    for inner in value:
+        yield from _numbers_in(inner)
 
 
 def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:
@@ -263,6 +292,16 @@ class Stored(Given):
 
     def __post_init__(self) -> None:
         """Check nothing: a file may contain any numbers."""
+
+    @property
+    def given_scales(self) -> tuple[float, ...]:
+        """None: they are in the file, and may be millions."""
+        return ()
+
+    @property
+    def given_zero_points(self) -> tuple[float, ...]:
+        """None: they are in the file, and may be millions."""
+        return ()
 
     def parameters(self, grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
         """Return scale and zero_point for a grid of blocks.

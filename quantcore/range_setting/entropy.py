@@ -1,6 +1,6 @@
 """The range whose histogram loses the least information: Kullback-Leibler calibration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 Array = npt.NDArray[Any]
 MAX_BINS = 8192
 MAX_WORK = 1 << 28  # bins, times thresholds, times blocks: some 10 seconds
+_QUICK, _FEWER_BINS = 1 << 25, (2048, 1024, 512, 256)  # the same: about a second, and the bins that are tried
 _EPSILON = 0.0001  # what onnxruntime assigns to an empty bin
 _TOGETHER = 1 << 20  # bins that are processed at a time, over all blocks
 _USUAL = 100  # exponent: magnitudes farther from 1 are rescaled, so that bins have a nonzero width
@@ -65,13 +66,23 @@ class Entropy(RangeSetting):
                 f"Entropy needs 2 <= num_quantized_bins <= num_bins <= {MAX_BINS}, not {quantized} and {bins}."
             )
 
+    @property
+    def thresholds(self) -> int:
+        """How many are tried in each block."""
+        return self.num_bins // 2 - self.num_quantized_bins // 2 + 1
+
+    def quicker(self, blocks: int) -> "Entropy | None":
+        """Return the one with the most bins, at most its own, that takes about a second for so many blocks."""
+        bins = [self.num_bins, *(bins for bins in _FEWER_BINS if self.num_quantized_bins <= bins < self.num_bins)]
+        each = (replace(self, num_bins=number) for number in bins)
+        return next((e for e in each if e.num_bins * e.thresholds * blocks <= _QUICK), None)
+
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
-        thresholds = self.num_bins // 2 - self.num_quantized_bins // 2 + 1
         count = max(task.blocks, len(blocks))
-        if thresholds > 1 and thresholds * self.num_bins * count > MAX_WORK:
+        if self.thresholds > 1 and self.thresholds * self.num_bins * count > MAX_WORK:
             raise QuantError(
-                f"Entropy would try {thresholds:,} thresholds in each of {count:,} blocks, which takes minutes; "
+                f"Entropy would try {self.thresholds:,} thresholds in each of {count:,} blocks, which takes minutes; "
                 "choose fewer bins or larger blocks."
             )
         x = blocks.cpu().numpy()

@@ -59,6 +59,10 @@ class RangeSetting:
     What it does: ``ends_are_elements``: from a block's lowest to its highest element; ``ends_are_given``: the same range
     for any elements; ``gives_parameters``: scale and zero_point themselves, and no range; ``searches_codes``: the
     codes together with the scale, and no range; ``moves_zero_point``: after the convention computed it from the range.
+
+    What it knows beyond that: ``given_scales``, ``given_zero_points``: the numbers in its text, none where they are
+    computed or in a file; ``is_per_block``: whether these are of the blocks of one tensor; ``num_bytes``: what the
+    tensor takes in the files that it was read from, 0 for any other; ``takes_importance``: whether it weighs elements.
     """
 
     option: ClassVar[str]
@@ -71,6 +75,7 @@ class RangeSetting:
     gives_parameters: ClassVar[bool] = False
     searches_codes: ClassVar[bool] = False
     moves_zero_point: ClassVar[bool] = False
+    num_bytes: int = 0
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block.
@@ -85,6 +90,35 @@ class RangeSetting:
         """What a person would call it with these arguments; its text form is that of schemes."""
         text = write_call(self)
         return text if "(" in text else self.label or self.option
+
+    @property
+    def given_scales(self) -> tuple[float, ...]:
+        """The scales in its text."""
+        return ()
+
+    @property
+    def given_zero_points(self) -> tuple[float, ...]:
+        """The zero points in its text."""
+        return ()
+
+    @property
+    def is_per_block(self) -> bool:
+        """Whether it gives a number for each block of one tensor."""
+        return False
+
+    @property
+    def takes_importance(self) -> bool:
+        """Whether it weighs elements by their importance."""
+        return False
+
+    @property
+    def wider(self) -> "tuple[RangeSetting, ...]":
+        """Settings of its kind that clip less."""
+        return ()
+
+    def quicker(self, blocks: int) -> "RangeSetting | None":
+        """Return the setting that is quick for so many blocks, itself or a coarser one; None if there is none."""
+        return self
 
     @classmethod
     def chosen(cls, values: Mapping[str, Any]) -> "RangeSetting":

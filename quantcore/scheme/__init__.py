@@ -10,6 +10,7 @@ from quantcore.scheme.support import (
     check_supported,
     full_name,
     nearest_supported,
+    received,
     unsupported_format,
     unsupported_reason,
 )

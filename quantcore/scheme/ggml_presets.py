@@ -17,7 +17,6 @@ from quantcore.range_setting import (
     MakeQx,
     MaxScale,
     RangeSetting,
-    Search,
 )
 from quantcore.scheme.scheme import Scheme
 
@@ -132,10 +131,9 @@ def with_importance(scheme: Scheme) -> Scheme:
         QuantError: the scheme does not support importance.
     """
     found = WITH_IMPORTANCE.get(_NAME_OF.get(_along_the_last_axis(scheme), ""))
-    setting = scheme.range_setting
     if found is not None:
         return replace(found, granularity=scheme.granularity)
-    if isinstance(setting, MaxScale) or (isinstance(setting, Search) and setting.weight.importance):
+    if scheme.range_setting.takes_importance:
         return scheme
     takers = ", ".join(WITH_IMPORTANCE)
     raise QuantError(f"This scheme does not support importance; use one of {takers}.")

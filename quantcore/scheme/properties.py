@@ -1,13 +1,13 @@
-"""Properties of a scheme: by which conventions say what their libraries support, and on which their choices depend."""
+"""Properties of a scheme, by which conventions say what libraries support and on what choices depend."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from quantcore.conventions import SchemeFacts
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, block_shape, blocked_shape
 from quantcore.notation import snake_case, write_call
-from quantcore.range_setting import Given, Stored
+from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]
@@ -70,8 +70,8 @@ def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     assert isinstance(granularity, PerGroup)
     axis, size = granularity.axis % len(shape), granularity.size
     return (size <= shape[axis],), (
-        f"{write_call(granularity)} is longer than axis {axis}: {size} elements, but the axis has {shape[axis]}, "
-        f"shape {shape}. Choose at most {shape[axis]}"
+        f"{write_call(granularity)} is longer than axis {axis}: {size} elements, but the axis has "
+        f"{shape[axis]}, shape {shape}. Choose at most {shape[axis]}"
     )
 
 
@@ -135,8 +135,6 @@ OF_FORMAT = frozenset({"bits", "kind", "narrow", "symmetric_narrow", "asymmetric
 def facts_of(scheme: Scheme) -> SchemeFacts:
     """Return the plain values from which the sentences and formulas of a convention are computed."""
     setting, stored = scheme.range_setting, scheme.scales
-    # a file's parameters may be millions
-    written = setting if isinstance(setting, Given) and not isinstance(setting, Stored) else None
     return SchemeFacts(
         rules=scheme.rules,
         fmt=scheme.format,
@@ -146,17 +144,8 @@ def facts_of(scheme: Scheme) -> SchemeFacts:
         min_max=setting.ends_are_elements,
         half_quadratic=setting.moves_zero_point,
         searched=setting.searches_codes,
-        scales=() if written is None else tuple(numbers_in(written.scale)),
-        zero_points=() if written is None else tuple(numbers_in(written.zero_point)),
+        scales=setting.given_scales,
+        zero_points=setting.given_zero_points,
         stored=None if stored is None else stored.format,
         stored_in_units=stored is not None and stored.range_setting == Given(1.0),
     )
-
-
-def numbers_in(value: Any) -> Iterator[float]:
-    """Yield the numbers in nested tuples."""
-    if isinstance(value, tuple):
-        for inner in value:
-            yield from numbers_in(inner)
-    else:
-        yield value

@@ -2,8 +2,10 @@
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+import torch
 
 from quantcore import notation
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
@@ -21,8 +23,8 @@ _NAMES = (*SYMMETRY, *GRANULARITIES, *RANGE_SETTINGS, *CONVENTIONS)
 class Scheme:
     """Format, symmetry, granularity, range setting and convention, and how the scales are stored.
 
-    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that tensor;
-    None keeps them as float32.
+    ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that
+    tensor; None keeps them as float32.
 
     >>> str(Scheme())
     'int8 symmetric per_tensor min_max textbook'
@@ -41,6 +43,23 @@ class Scheme:
     def rules(self) -> Convention:
         """The convention with its choices for this granularity."""
         return self.convention.at(self.granularity)
+
+    def in_dtype(self, dtype: torch.dtype) -> "Scheme":
+        """Return the scheme with its library's convention for x of a dtype; itself if that is no other.
+
+        >>> print(Scheme.parse("int4 torchao").in_dtype(torch.float16).convention.scale.scale_precision)
+        float16
+        """
+        own = self._in_dtypes.get(dtype)
+        if own is None:
+            convention = self.convention.in_dtype(str(dtype).removeprefix("torch."))
+            unchanged = dtype == torch.float32 or convention is self.convention
+            own = self._in_dtypes[dtype] = self if unchanged else replace(self, convention=convention)
+        return own
+
+    @cached_property
+    def _in_dtypes(self) -> dict[torch.dtype, "Scheme"]:
+        return {}
 
     def __str__(self) -> str:
         return self._text
@@ -71,7 +90,7 @@ class Scheme:
 
 
 def _read(word: str) -> tuple[str, object]:
-    """Return the field of a scheme that a word sets, and its value. Hyphens are accepted: per-channel, min-max."""
+    """Return the field of a scheme that a word sets, and its value; per-channel and min-max are words too."""
     head, bracket, rest = word.partition("(")
     written = head.replace("-", "_")
     if written in _NAMES:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, blocked_shape, grid_shape
-from quantcore.range_setting import Given, Stored
-from quantcore.scheme.properties import numbers_in
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
-SCALE_BITS = 32  # scales are stored as float32
-FLOAT_BITS = 32  # per zero_point that is not a code (hqq)
+# of a scale, and of a zero_point that is not a code (hqq)
+_BITS = {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16}
 
 
 @dataclass(frozen=True)
@@ -32,11 +30,12 @@ class Storage:
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
-    Codes take the format's width, or what the convention packs them into. Scales are float32, or stored by
-    ``scheme.scales``. Zero points take the format's width, or are stored like the scales if they are minima.
-    Every block has one scale, even if it equals others. The zero points of a symmetric scheme are known and
-    cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor
-    in a file (`Stored`), the file's own bytes are counted, with everything but codes as scales.
+    Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype
+    (of `Scheme.in_dtype`, the library's for x of that dtype), or are stored by ``scheme.scales``. Zero points
+    take the format's width, or are stored like the scales if they are minima. Every block has one scale, even
+    if it equals others. The zero points of a symmetric scheme are known and cost nothing; given ones
+    (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor in a file (`Stored`), the
+    file's own bytes are counted, with everything but codes as scales.
 
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
@@ -48,26 +47,35 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     grid = grid_shape(blocked_shape(scheme.granularity, shape), block_shape(scheme.granularity, shape))
     blocks = math.prod(grid)
     elements, bits = math.prod(shape), scheme.format.bits
-    setting = scheme.range_setting
-    if isinstance(setting, Stored) and setting.num_bytes:
-        total = 8 * setting.num_bytes
-        codes = min(total, math.ceil(elements * bits))
-        return Storage(elements, codes, total - codes, 0)
-    typed = set(numbers_in(setting.zero_point)) if isinstance(setting, Given) else set()
-    free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
-    packed = scheme.convention.decoding.code_bits or bits
-    zero_point_bits = blocks * (bits if scheme.convention.zero_point.is_integer else FLOAT_BITS)
-    scale_bits = blocks * SCALE_BITS
-    if scheme.scales is not None:
-        inner = storage(scheme.scales, grid)
-        # a given scale of the scales is part of the scheme and not stored: MX blocks have none
-        given = scheme.scales.range_setting.gives_parameters
-        scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
-        if scheme.scales.convention.scale.center == "mean":
-            scale_bits += FLOAT_BITS
-        if scheme.convention.zero_point.is_min:
-            zero_point_bits = scale_bits
-    return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)
+    in_files = 8 * scheme.range_setting.num_bytes
+    if in_files:
+        codes = min(in_files, math.ceil(elements * bits))
+        return Storage(elements, codes, in_files - codes, 0)
+    codes = math.ceil(elements * (scheme.convention.decoding.code_bits or bits))
+    float_bits = _BITS[scheme.rules.scale.scale_dtype]
+    scales = blocks * float_bits if scheme.scales is None else _stored_scales(scheme.scales, grid, float_bits)
+    if _knows_zero_points(scheme):
+        zero_points = 0
+    elif scheme.scales is not None and scheme.convention.zero_point.is_min:
+        zero_points = scales
+    else:
+        zero_points = blocks * (bits if scheme.convention.zero_point.is_integer else float_bits)
+    return Storage(elements, codes, scales, zero_points)
+
+
+def _stored_scales(scales: Scheme, grid: tuple[int, ...], float_bits: int) -> int:
+    """Return the bits of scales that are quantized by a scheme of their own; ``float_bits``: of their mean."""
+    inner = storage(scales, grid)
+    bits = inner.codes
+    if not scales.range_setting.gives_parameters:  # else part of the scheme: MX blocks store no scale of their scales
+        bits += inner.scales + inner.zero_points
+    return bits + float_bits * (scales.convention.scale.center == "mean")
+
+
+def _knows_zero_points(scheme: Scheme) -> bool:
+    """Whether all zero points are known without storing them: 0 or the format's middle."""
+    given = set(scheme.range_setting.given_zero_points)
+    return scheme.symmetric and (given <= {0} or given <= {scheme.format.middle})
 
 
 def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:

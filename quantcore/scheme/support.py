@@ -1,8 +1,10 @@
 """Which schemes a library supports, and why it does not support the others."""
 
 import dataclasses
+from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor
 
 from quantcore.conventions import Convention, Limit
 from quantcore.errors import QuantError
@@ -15,7 +17,8 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
-from quantcore.range_setting import Given, Search, Stored
+from quantcore.numerics import as_float32, as_floats
+from quantcore.range_setting import Search
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
 
@@ -24,8 +27,8 @@ KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", Codebo
 _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "codebooks"}
 
 
-def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
-    """Return one sentence on why the scheme's library can't quantize this shape, or None if it can.
+def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
+    """Return one sentence on why the scheme's library can't quantize x of this shape and dtype, or None if it can.
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -55,25 +58,32 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     if isinstance(scheme.range_setting, Search):
         needed = _search_needs(scheme, scheme.range_setting, shape)
         return f"{write_call(scheme.range_setting)} {needed}." if needed else None
-    return None
+    return _dtype_reason(convention, dtype)
+
+
+def _dtype_reason(convention: Convention, dtype: torch.dtype) -> str | None:
+    name, refused = str(dtype).removeprefix("torch."), dict(convention.refused_dtypes)
+    if name not in refused:
+        return None
+    return f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as float32.'
 
 
 def _zero_point_reason(scheme: Scheme) -> str:
     """Why a zero point or a minimum does not suit the scheme; empty if it does."""
-    setting, convention = scheme.range_setting, scheme.convention
-    given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
-    if not scheme.format.has_zero_point and np.any(np.array(given)):
+    convention = scheme.convention
+    if not scheme.format.has_zero_point and any(scheme.range_setting.given_zero_points):
         return f"{scheme.format} has no zero_point; give only the scale."
-    if scheme.symmetric and convention.zero_point.is_min and isinstance(scheme.format, IntFormat) and scheme.format.middle:
+    middle = scheme.format.middle if isinstance(scheme.format, IntFormat) else 0
+    if scheme.symmetric and convention.zero_point.is_min and middle:
         return (
-            f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} is not; choose "
-            "asymmetric, or signed codes."
+            f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} "
+            "is not; choose asymmetric, or signed codes."
         )
     return ""
 
 
 def unsupported_format(scheme: Scheme) -> bool:
-    """Return whether format and symmetry alone rule the scheme out, whatever its granularity and the shape."""
+    """Return whether format and symmetry alone rule the scheme out, whatever granularity and shape are."""
     convention, fmt = scheme.convention, scheme.format
     if KINDS[type(fmt)] not in convention.formats or not (fmt.has_zero_point or scheme.symmetric):
         return True
@@ -122,6 +132,23 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
         raise QuantError(sentence)
 
 
+def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
+    """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
+
+    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: of x, if it holds such
+    already.
+
+    Raises:
+        QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
+    """
+    x = as_floats(x)
+    dtype = dtype or x.dtype
+    refused = _dtype_reason(scheme.convention, dtype)
+    if refused:
+        raise QuantError(refused)
+    return as_float32(x), scheme.in_dtype(dtype), dtype
+
+
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     """Return the nearest scheme that its library supports: the fewest changes, then the nearest bit width.
 
@@ -150,8 +177,13 @@ def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
 
     def changes(candidate: Scheme) -> tuple[int, int]:
         other = candidate.format
-        pairs = ((other.signed, fmt.signed), (other.narrow, fmt.narrow), (candidate.symmetric, scheme.symmetric),
-                 (candidate.granularity, scheme.granularity), (other.bits, fmt.bits))  # fmt: skip
+        pairs = (
+            (other.signed, fmt.signed),
+            (other.narrow, fmt.narrow),
+            (candidate.symmetric, scheme.symmetric),
+            (candidate.granularity, scheme.granularity),
+            (other.bits, fmt.bits),
+        )
         return sum(a != b for a, b in pairs), abs(other.bits - fmt.bits)
 
     # sorted is stable: the nearest granularity first

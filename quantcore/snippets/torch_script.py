@@ -213,7 +213,7 @@ def _check_supported(result: Quantized) -> None:
         what = "uses codes chosen by its search"
     elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
         what = "computes codes with scales that differ from the stored ones"
-    elif result.dequantizer.how != "scaled" or result.params.center is not None:
+    elif not result.dequantizer.is_product:
         what = "does not dequantize by (codes - zero_point) * scale"
     else:
         return

@@ -2,6 +2,7 @@
 
 from quantcore.tensors.collection import uncollected
 from quantcore.tensors.content import content_hash
+from quantcore.tensors.dtypes import DTYPES, HALF, Conversion, as_numpy, rounded_to
 from quantcore.tensors.examples import EXAMPLES, Example
 from quantcore.tensors.files.entries import TensorInfo, load_json
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
@@ -45,12 +46,15 @@ from quantcore.tensors.text.parse import parse
 __all__ = [
     "Array",
     "CONVERT_TORCH",
+    "Conversion",
     "DISTRIBUTIONS",
+    "DTYPES",
     "Distribution",
     "EXAMPLES",
     "EXTENSIONS",
     "Example",
     "Generated",
+    "HALF",
     "IMAGES",
     "MAX_BYTES",
     "MAX_ELEMENTS",
@@ -67,6 +71,7 @@ __all__ = [
     "TensorInfo",
     "WIDTH",
     "array_source",
+    "as_numpy",
     "check_shape",
     "content_hash",
     "decode",
@@ -85,5 +90,6 @@ __all__ = [
     "read_npy_header",
     "read_safetensors_header",
     "read_tensor",
+    "rounded_to",
     "uncollected",
 ]

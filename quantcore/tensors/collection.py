@@ -1,7 +1,7 @@
 """Pause Python's garbage collector while many objects without reference cycles are created.
 
-The collector scans all objects of a generation whenever enough new ones exist. For a checkpoint of 100,000 tensors, it
-scanned each object ten times, which took more than half of the time of listing them.
+The collector scans all objects of a generation whenever enough new ones exist. For a checkpoint of 100,000
+tensors, it scanned each object ten times, which took more than half of the time of listing them.
 """
 
 import gc

@@ -55,8 +55,8 @@ EXAMPLES: dict[str, Example] = {
     "ffn-output-64x128": Example(
         "Trained feed-forward output, 64×128",
         "Output weights of a transformer's feed-forward network, layer 0. One element, 7.9, is 81 standard "
-        "deviations from the mean and no other exceeds 0.2: with one scale for the tensor, 4 bits round all the others "
-        "to 0.",
+        "deviations from the mean and no other exceeds 0.2: with one scale for the tensor, 4 bits round all "
+        "the others to 0.",
         _MODEL,
         (64, 128),
         partial(_load_array, "trained_layers.npz", "ffn_output"),
@@ -71,7 +71,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "landscape-128x192": Example(
         "Image: hills above a lake, 128×192",
-        "Grey levels from 0 (black) to 255 (white). The sky is a smooth gradient: with few levels it breaks into bands.",
+        "Grey levels from 0 (black) to 255 (white). The sky is a smooth gradient: with few levels it breaks "
+        "into bands.",
         _RENDERED,
         (128, 192),
         partial(_load_array, "images.npz", "landscape"),
@@ -79,8 +80,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "still-life-160x160": Example(
         "Image: three spheres, 160×160",
-        "Grey levels from 0 (black) to 255 (white). Soft shadows next to stripes and texture: where levels change little, "
-        "a block with a scale of its own keeps more of them.",
+        "Grey levels from 0 (black) to 255 (white). Soft shadows next to stripes and texture: where levels "
+        "change little, a block with a scale of its own keeps more of them.",
         _RENDERED,
         (160, 160),
         partial(_load_array, "images.npz", "still_life"),

@@ -45,7 +45,7 @@ class Distribution:
     """One kind of tensor.
 
     ``name``: in a list; ``label``: as a title. ``draw(rng, n, values)`` returns the next n elements;
-    ``finish(rng, x, values)``, if given, then changes the whole tensor in place, for example to add an outlier.
+    ``finish(rng, x, values)``, if given, then changes the whole tensor in place, as to add an outlier.
     """
 
     name: str
@@ -136,8 +136,8 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "outlier_channel": Distribution(
         "outlier channel",
         "Normal with an outlier column",
-        "A standard normal in which one column (index of the last axis), drawn from the seed, is multiplied by a factor: "
-        "activations of large language models look like this.",
+        "A standard normal in which one column (index of the last axis), drawn from the seed, is multiplied "
+        "by a factor: activations of large language models look like this.",
         (Parameter("factor", 12, 1, 10_000, "How many times larger the column is."),),
         _standard_normal,
         _one_column,
@@ -214,8 +214,8 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     ),
 }
 
-# Elements drawn at a time. If a distribution draws twice per element, the tensor of a seed depends on this value:
-# changing it would change the tensors of existing links.
+# Elements drawn at a time. If a distribution draws twice per element, the tensor of a seed depends on this
+# value: changing it would change the tensors of existing links.
 BLOCK = 2**20
 
 

@@ -14,7 +14,8 @@ from quantcore.expressions import Expression, run
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
-from quantcore.qparams import decode, factor
+from quantcore.programs import code_program, factor_of
+from quantcore.qparams import decode
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
@@ -60,9 +61,9 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         **numbers,
         code=code,
         center=None if params.center is None else float(params.center),
-        decoding=dequantizer.how,
+        decoding={"1/s": "divided", "max|x|": "of_largest"}.get(dequantizer.name, "shifted" if record.zero_point.is_min else "scaled"),
         decoded_with=None if dequantizer.number is None else float(dequantizer.number),
-        constant=dequantizer.constant,
+        constant=dequantizer.program.constants["1/max"],
         dequantized=float(x_hat),
         error=float(x - x_hat),
         search=searched(result, position, inside),
@@ -74,8 +75,11 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     params, scheme, kernel = result.params, result.scheme, KERNELS[convention.coding.kernel]
     scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, scheme))
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
-    s = factor(scale, inverse, convention, stored=params.raw is not None)
-    coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
+    zero = params.raw is not None and inverse is None
+    program, of_scale = (code_program(scheme.format, convention, stored=stored) for stored in (zero, False))
+    numbers = {"s": scale} if inverse is None else {"s": scale, "1/s": inverse}
+    s = program.write(factor_of(program), numbers)
+    coded_scale = s if not kernel.inverse else of_scale.write("divisor", numbers) if of_scale.binds("divisor") else scale
     operand = (x if params.center is None else x - params.center) / convention.scale.divisor
     integer = isinstance(scheme.format, IntFormat)
     round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z)) if integer else half_even

@@ -8,7 +8,7 @@
 ...     print(f"{progress.epoch}/{progress.epochs} {progress.accuracy:.1%}")  # doctest: +SKIP
 
 A seed gives the same network on every machine: see `quantcore.training.network`. A layer's weights are
-``trained.network.weights[0]`` before quantization and ``after.weights[0]``, a result of `quantcore.apply`, after it.
+``trained.network.weights[0]`` before quantization and ``after.weights[0]``, of `quantcore.apply`, after it.
 """
 
 from quantcore.training.curve import FLOAT, METHODS, MethodAccuracy, Point, accuracy_curve, summary

@@ -51,7 +51,7 @@ def accuracy_curve(
     hidden: tuple[int, ...] = HIDDEN,
     known: Collection[MethodAccuracy] = (),
 ) -> Generator[MethodAccuracy, None, None]:
-    """Yield each row as soon as it is known: for each seed the float network, then every bit width and method.
+    """Yield each row once it is known: for each seed the float network, then every bit width and method.
 
     Args:
         weights, activations: schemes whose integer formats take each bit width in turn.
@@ -59,8 +59,8 @@ def accuracy_curve(
         known: rows from an earlier call with the same arguments that was stopped; they are skipped.
 
     Raises:
-        QuantError: at once, for an unknown method, an invalid bit width, or a format other than integers; while it
-            runs, for whatever `train`, `ptq` or `qat` rejects.
+        QuantError: at once, for an unknown method, an invalid bit width, or a format other than integers;
+            while it runs, for whatever `train`, `ptq` or `qat` rejects.
     """
     unknown = [m for m in methods if m not in METHODS]
     if unknown:

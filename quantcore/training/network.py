@@ -1,9 +1,9 @@
-"""Handwritten digits, and a small network of linear layers with ReLU, the same on every machine and with any number of threads.
+"""Handwritten digits, and a small network of linear layers with ReLU, the same on every machine.
 
-Every layer computes in float64 and rounds once to float32, forward and backward. The order of summation, which
-depends on the machine, changes about the 16th digit and is rounded away, unless a sum lies that close to the
-midpoint of two float32 numbers. So one seed gives one network, bit for bit, whatever the instruction set and the
-number of threads. In plain float32 the order alone would change the network.
+Every layer computes in float64 and rounds once to float32, forward and backward. The order of summation,
+which depends on the machine, changes about the 16th digit and is rounded away, unless a sum lies that close
+to the midpoint of two float32 numbers. So one seed gives one network, bit for bit, whatever the instruction
+set and the number of threads. In plain float32 the order alone would change the network.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from quantcore.errors import QuantError
 
 CLASSES, PIXELS = 10, 64
 _BRIGHTEST = 16
-# Every third image is held out. The file repeats the digits 0..9 in order, so that with a step of 2, 4 or 5 some
-# digits would be missing from one of the sets.
+# Every third image is held out. The file repeats the digits 0..9 in order, so that with a step of 2, 4 or 5
+# some digits would be missing from one of the sets.
 _EVERY = 3
 # (layer, its input) -> the input that the layer is given
 Hook = Callable[[int, Tensor], Tensor]
@@ -29,7 +29,9 @@ Hook = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Handwritten digits of 8×8 pixels, source and license in data/digits.txt; 1,198 images for training, 599 held out for testing; always the same ones.
+    """Handwritten digits of 8×8 pixels; 1,198 images for training, always the same 599 held out for testing.
+
+    Source and license: data/digits.txt.
 
     Images are float32 of shape (n, 64), pixels from 0 to 1 in steps of 1/16, row by row; labels int64, (n,).
     """
@@ -93,8 +95,8 @@ def initial(hidden: tuple[int, ...], generator: torch.Generator) -> Network:
     sound = isinstance(hidden, tuple) and all(type(width) is int and 1 <= width <= 1024 for width in hidden)
     if not sound or len(hidden) > 3:
         raise QuantError(
-            f"hidden={str(hidden)[:40]} must be the widths of up to 3 hidden layers, integers from 1 to 1,024, "
-            "such as (32,)."
+            f"hidden={str(hidden)[:40]} must be the widths of up to 3 hidden layers, integers from 1 to "
+            "1,024, such as (32,)."
         )
     widths = (PIXELS, *hidden, CLASSES)
     weights: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Post-training quantization: a network whose weights are replaced by codes; and fake quantization, which has a gradient.
+"""Post-training quantization: weights are replaced by codes; and fake quantization, which has a gradient.
 
 Rounding is a staircase: its slope is 0 wherever it is defined. The straight-through estimator (Bengio et al.
 2013, arXiv 1308.3432) uses the slope of the line that the staircase follows: 1 inside the range, 0 beyond the
@@ -39,8 +39,8 @@ def fake_quantize(x: Tensor, scheme: Scheme, params: QParams | None = None) -> T
     """Return x̂, equal to ``apply(x, scheme).dequantized``, through which gradients pass.
 
     Args:
-        params: scale and zero point in block form, instead of those that the scheme computes from x. A gradient
-            reaches ``params.scale`` if it requires one.
+        params: scale and zero point in block form, instead of those that the scheme computes from x. A
+            gradient reaches ``params.scale`` if it requires one.
 
     >>> x = torch.tensor([0.4, 1.2, 9.0], requires_grad=True)
     >>> fake_quantize(x, Scheme.parse("int4 given(1)")).sum().backward()
@@ -98,9 +98,9 @@ class _FakeQuantize(torch.autograd.Function):
 class QuantizedNetwork:
     """A network with quantized weights and, optionally, quantized activations.
 
-    ``weights``: for each layer the float weights (``.x``), their codes, scales and zero points. ``biases`` stay
-    float32. ``inputs``: scales and zero points of each layer's input under the scheme ``activations``; empty if
-    ``activations`` is None and the inputs stay float32.
+    ``weights``: for each layer the float weights (``.x``), their codes, scales and zero points. ``biases``
+    stay float32. ``inputs``: scales and zero points of each layer's input under the scheme ``activations``;
+    empty if ``activations`` is None and the inputs stay float32.
     """
 
     weights: tuple[Quantized, ...]
@@ -124,7 +124,8 @@ def ptq(network: Network, weights: Scheme, activations: Scheme | None = None) ->
     Args:
         weights: the scheme of every layer's weights, of any granularity.
         activations: the per-tensor scheme of every layer's input, pixels included; None leaves the inputs in
-            float32. Their ranges are calibrated on the training images, layer by layer in the quantized network.
+            float32. Their ranges are calibrated on the training images, layer by layer, with the layers
+            before quantized.
 
     Raises:
         QuantError: a scheme is not supported, or the scheme of the activations is not per-tensor.
@@ -144,8 +145,8 @@ def calibrate(network: Network, activations: Scheme, choose: Chooser = choose_qp
     """
     if not isinstance(activations.granularity, PerTensor):
         raise QuantError(
-            f"activations={activations} is not per-tensor, but activations arrive one image at a time and share one "
-            "scale; choose per_tensor."
+            f"activations={activations} is not per-tensor, but activations arrive one image at a time and "
+            "share one scale; choose per_tensor."
         )
     found: list[QParams] = []
 

@@ -156,8 +156,8 @@ def lsq_params(x: Tensor, scheme: Scheme) -> QParams:
     chosen = choose_qparams(x, scheme)
     if chosen.zero_point.is_floating_point():
         raise QuantError(
-            f"Zero points in {scheme.convention.name} are not integers, which learned scales require; choose another "
-            "library, or take the scales from the scheme."
+            f"Zero points in {scheme.convention.name} are not integers, which learned scales require; choose "
+            "another library, or take the scales from the scheme."
         )
     sums = block_sums(x.abs(), block_shape(scheme.granularity, tuple(x.shape)))
     scale = 2 * (sums / _block_sizes(x, scheme)) / _steps(chosen, scheme).sqrt()
@@ -251,12 +251,12 @@ def qat(
 ) -> Generator[Epoch[QuantizedNetwork], None, None]:
     """Continue training a network for the accuracy it has once quantized (quantization-aware training).
 
-    The forward pass uses the quantized values, the backward pass the straight-through estimator. The schemes are
-    those of `ptq`; without ``learned_scales`` epoch 0 equals `ptq`. With ``learned_scales`` (LSQ) the range
-    setting only determines the zero points.
+    The forward pass uses the quantized values, the backward pass the straight-through estimator. The schemes
+    are those of `ptq`; without ``learned_scales`` epoch 0 equals `ptq`. With ``learned_scales`` (LSQ) the
+    range setting only determines the zero points.
 
     Raises:
-        QuantError: at once, for an unsupported scheme or a seed out of range; while it runs, if training diverges.
+        QuantError: at once, for an unsupported scheme or a seed out of range; later, if training diverges.
     """
     generator = _generator(seed)
     learner: Learner[QuantizedNetwork]

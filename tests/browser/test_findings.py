@@ -7,7 +7,7 @@ from parts import some
 from playwright.sync_api import expect
 
 import quantcore as qc
-from pages.explore.quantize.findings import IMAGES, TITLES
+from pages.explore.explore.findings import IMAGES, TITLES
 from pages.shared.lesson_plan import LESSONS
 from quantcore.diagnosis import KINDS
 

@@ -136,7 +136,7 @@ def test_upload(app: Any) -> None:
         app.page.get_by_role("option").filter(has_text=name).click()
         assert_codes(app, several[name].astype(np.float32))
         expect(picker).to_have_value(name)
-        expect(app.page.get_by_text(f"stored as {dtype}, computed in float32")).to_be_visible()
+        expect(app.page.get_by_text(f"elements, {dtype}")).to_be_visible()
 
 
 BOTH = {"tensor", "scheme"}

@@ -399,35 +399,35 @@ image = (picture_tensor * 255).round().clamp(0, 255).to(torch.uint8)
 WRONG = {
     "no clamp after a given scale": """
 scale = 0.05
-q = torch.round(x / scale).to(torch.int8)  #! cast-without-clamp
+q = torch.round(x / scale).to(torch.int8)  #! wrapped
 """,
     "no clamp, percentile": """
 scale = torch.quantile(x.abs(), 0.99) / 127
-q = torch.round(x / scale).to(torch.int8)  #! cast-without-clamp
+q = torch.round(x / scale).to(torch.int8)  #! wrapped
 """,
     "no clamp, numpy, 4 bits in 8": """
 import numpy as np
 s = np.abs(x).max() / 200  #! divisor
-q = np.round(x / s).astype(np.int8)  #! cast-without-clamp
+q = np.round(x / s).astype(np.int8)  #! wrapped
 """,
     "clamp of uint8, cast to int8": """
 scale = (x.max() - x.min()) / 255
 zp = torch.round(-x.min() / scale)
-q = (torch.round(x / scale) + zp).clamp(0, 255).to(torch.int8)  #! clamp-bounds
+q = (torch.round(x / scale) + zp).clamp(0, 255).to(torch.int8)  #! other_format
 """,
     "clamp of int8, cast to uint8": """
 import numpy as np
 scale = np.abs(x).max() / 127
-q = np.clip(np.round(x / scale), -128, 127).astype(np.uint8)  #! clamp-bounds
+q = np.clip(np.round(x / scale), -128, 127).astype(np.uint8)  #! other_format
 """,
     "one too far": """
 scale = x.abs().max() / 127
-q = torch.clamp(torch.round(x / scale), -127, 128).to(torch.int8)  #! clamp-bounds
+q = torch.clamp(torch.round(x / scale), -127, 128).to(torch.int8)  #! other_format
 """,
     "clamp to 256": """
 scale = (x.max() - x.min()) / 255
 zp = torch.round(-x.min() / scale)
-q = torch.clamp(torch.round(x / scale) + zp, 0, 256).to(torch.uint8)  #! clamp-bounds
+q = torch.clamp(torch.round(x / scale) + zp, 0, 256).to(torch.uint8)  #! other_format
 """,
     "bounds by a bit width": """
 bits = 8
@@ -435,7 +435,7 @@ qmin, qmax = 0, 2 ** bits - 1
 scale = x.abs().max() / 127
 q = torch.round(x / scale) + 128
 q = torch.clamp(q, qmin, qmax)
-q = q.to(torch.int8)  #! clamp-bounds
+q = q.to(torch.int8)  #! other_format
 """,
     "255 with symmetric int8": """
 scale = x.abs().max() / 255  #! divisor
@@ -460,75 +460,75 @@ s = np.max(np.abs(w)) / 15  #! divisor
 q = np.clip(np.rint(w / s), -8, 7).astype(np.int8)
 """,
     "zero point left out": """
-scale = (x.max() - x.min()) / 255  #! zero-point-left-out
+scale = (x.max() - x.min()) / 255  #! zero_point_left_out
 q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)
 x_hat = q * scale
 """,
     "zero point 0": """
 scale = (x.max() - x.min()) / 255
-zero_point = 0  #! zero-point-left-out
+zero_point = 0  #! zero_point_left_out
 q = torch.clamp(torch.round(x / scale) + zero_point, -128, 127).to(torch.int8)
 """,
     "zero point left out, per channel, numpy": """
 import numpy as np
-scale = (x.max(axis=1, keepdims=True) - x.min(axis=1, keepdims=True)) / 255  #! zero-point-left-out
+scale = (x.max(axis=1, keepdims=True) - x.min(axis=1, keepdims=True)) / 255  #! zero_point_left_out
 q = np.clip(np.round(x / scale), 0, 255).astype(np.uint8)
 """,
     "zero point left out, ptp": """
 import numpy as np
-step = np.ptp(x) / 255  #! zero-point-left-out
+step = np.ptp(x) / 255  #! zero_point_left_out
 q = np.clip(np.round(x / step), -128, 127).astype(np.int8)
 """,
     "zero point not rounded": """
 scale = (x.max() - x.min()) / 255
 zp = -128 - x.min() / scale
-q = (torch.round(x / scale) + zp).clamp(-128, 127).to(torch.int8)  #! zero-point-not-rounded
+q = (torch.round(x / scale) + zp).clamp(-128, 127).to(torch.int8)  #! zero_point_not_rounded
 """,
     "zero point truncated": """
 scale = (x.max() - x.min()) / 255
-zp = int(-x.min() / scale)  #! zero-point-not-rounded
+zp = int(-x.min() / scale)  #! zero_point_not_rounded
 q = torch.clamp(torch.round(x / scale) + zp, 0, 255).to(torch.uint8)
 """,
     "zero point truncated, numpy": """
 import numpy as np
 scale = (np.max(x) - np.min(x)) / 255.0
-zp = (-np.min(x) / scale).astype(np.int32)  #! zero-point-not-rounded
+zp = (-np.min(x) / scale).astype(np.int32)  #! zero_point_not_rounded
 q = np.clip(np.round(x / scale) + zp, 0, 255).astype(np.uint8)
 """,
     "wrong sign": """
 qmin, qmax = 0, 255
 scale = (x.max() - x.min()) / (qmax - qmin)
-zp = qmin + torch.round(x.min() / scale)  #! zero-point-sign
+zp = qmin + torch.round(x.min() / scale)  #! sign_of_low
 q = torch.clamp(torch.round(x / scale) + zp, qmin, qmax).to(torch.uint8)
 """,
     "wrong sign by subtraction": """
 scale = (x.max() - x.min()) / 255
-zp = torch.round(-x.min() / scale)  #! zero-point-sign
+zp = torch.round(-x.min() / scale)  #! sign_of_low
 q = torch.clamp(torch.round(x / scale) - zp, 0, 255).to(torch.uint8)
 """,
     "zero point of another range": """
 scale = (x.max() - x.min()) / 255
-zp = torch.round(-x.min() / scale)  #! zero-point-range
+zp = torch.round(-x.min() / scale)  #! zero_point_range
 q = torch.clamp(torch.round(x / scale) + zp, -128, 127).to(torch.int8)
 """,
     "zero point after the clamp": """
 scale = (x.max() - x.min()) / 255
 zp = -128 - torch.round(x.min() / scale)
 q = torch.clamp(torch.round(x / scale), -128, 127)
-q = (q + zp).to(torch.int8)  #! zero-point-after-clamp
+q = (q + zp).to(torch.int8)  #! zero_point_after_clamp
 """,
     "forgotten on the way back": """
 scale = (x.max() - x.min()) / 255
 zp = torch.round(-x.min() / scale)
 q = torch.clamp(torch.round(x / scale) + zp, 0, 255).to(torch.uint8)
-x_hat = q.float() * scale  #! zero-point-forgotten
+x_hat = q.float() * scale  #! zero_point_forgotten
 """,
     "forgotten in a function": """
 def quantize(x, scale, zero_point):
     return torch.clamp(torch.round(x / scale) + zero_point, 0, 255)
 
 def dequantize(q, scale):
-    return q * scale  #! zero-point-forgotten
+    return q * scale  #! zero_point_forgotten
 
 scale = (x.max() - x.min()) / 255
 z = torch.round(-x.min() / scale)
@@ -538,100 +538,100 @@ y = dequantize(quantize(x, scale, z), scale)
 lo = x.min()
 scale = (x.max() - lo) / 255
 q = torch.round((x - lo) / scale).clamp(0, 255)
-x_hat = q * scale  #! zero-point-forgotten
+x_hat = q * scale  #! zero_point_forgotten
 """,
     "added on the way back": """
 import numpy as np
 scale = (x.max() - x.min()) / 255
 zp = np.round(-x.min() / scale)
 q = np.clip(np.round(x / scale) + zp, 0, 255).astype(np.uint8)
-x_hat = scale * (q.astype(np.float32) + zp)  #! zero-point-added
+x_hat = scale * (q.astype(np.float32) + zp)  #! zero_point_added
 """,
     "128 added twice": """
 scale = x.abs().max() / 127
 q = (torch.round(x / scale) + 128).clamp(0, 255)
-x_hat = (q + 128) * scale  #! zero-point-added
+x_hat = (q + 128) * scale  #! zero_point_added
 """,
     "after the scale": """
 scale = (x.max() - x.min()) / 255
 zp = torch.round(-x.min() / scale)
 q = torch.clamp(torch.round(x / scale) + zp, 0, 255)
-x_hat = q * scale - zp  #! zero-point-after-scale
+x_hat = q * scale - zp  #! zero_point_after_scale
 """,
     "never added": """
-scale = (x.max() - x.min()) / 255  #! zero-point-left-out
+scale = (x.max() - x.min()) / 255  #! zero_point_left_out
 zp = torch.round(-x.min() / scale)
 q = torch.clamp(torch.round(x / scale), 0, 255)
-x_hat = (q - zp) * scale  #! zero-point-not-added
+x_hat = (q - zp) * scale  #! zero_point_not_added
 """,
     "negatives lost": """
 scale = x.abs().max() / 255
-q = torch.round(x / scale).clamp(0, 255).to(torch.uint8)  #! negatives-lost
+q = torch.round(x / scale).clamp(0, 255).to(torch.uint8)  #! middle_left_out
 """,
     "cast without rounding": """
 scale = x.abs().max() / 127
-q = (x / scale).to(torch.int8)  #! truncated
+q = (x / scale).to(torch.int8)  #! toward_zero
 """,
     "int()": """
 scale = x.abs().max() / 127
-q = (x / scale).clamp(-128, 127).int()  #! truncated
+q = (x / scale).clamp(-128, 127).int()  #! toward_zero
 """,
     "astype without rounding": """
 import numpy as np
 scale = np.abs(x).max() / 127
-q = np.clip(x / scale, -127, 127).astype(np.int8)  #! truncated
+q = np.clip(x / scale, -127, 127).astype(np.int8)  #! toward_zero
 """,
     "floor": """
 scale = x.abs().max() / 127
-q = torch.floor(x / scale).clamp(-128, 127).to(torch.int8)  #! truncated
+q = torch.floor(x / scale).clamp(-128, 127).to(torch.int8)  #! toward_zero
 """,
     "floor division": """
 scale = x.abs().max() / 127
-q = (x // scale).clamp(-128, 127).to(torch.int8)  #! truncated
+q = (x // scale).clamp(-128, 127).to(torch.int8)  #! toward_zero
 """,
     "trunc": """
 import numpy as np
-q = np.trunc(x / (np.abs(x).max() / 7))  #! truncated
+q = np.trunc(x / (np.abs(x).max() / 7))  #! toward_zero
 """,
     "percentile of signed values": """
 import numpy as np
-alpha = np.percentile(x, 99.9)  #! percentile-of-signed-values
+alpha = np.percentile(x, 99.9)  #! signed_percentile
 scale = alpha / 127
 q = np.clip(np.round(x / scale), -127, 127).astype(np.int8)
 """,
     "quantile of signed values": """
-scale = torch.quantile(x.flatten(), 0.99) / 127  #! percentile-of-signed-values
+scale = torch.quantile(x.flatten(), 0.99) / 127  #! signed_percentile
 q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)
 """,
     "maximum of signed values": """
-scale = x.max() / 127  #! max-of-signed-values
+scale = x.max() / 127  #! absolute_value
 q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)
 """,
     "maximum of signed values, numpy": """
 import numpy as np
-m = np.max(x)  #! max-of-signed-values
+m = np.max(x)  #! absolute_value
 s = m / (2 ** 7 - 1)
 q = np.clip(np.round(x / s), -128, 127).astype(np.int8)
 """,
     "channels without keepdim": """
-scale = w.abs().amax(dim=1) / 127  #! wrong-axis
+scale = w.abs().amax(dim=1) / 127  #! other_axis
 q = torch.round(w / scale).clamp(-128, 127).to(torch.int8)
 """,
     "channels without keepdims, numpy": """
 import numpy as np
-scale = np.max(np.abs(w), axis=1) / 127  #! wrong-axis
+scale = np.max(np.abs(w), axis=1) / 127  #! other_axis
 q = np.clip(np.round(w / scale), -128, 127).astype(np.int8)
 """,
     "max with dim, without keepdim": """
-s = w.abs().max(dim=-1)[0] / 127  #! wrong-axis
+s = w.abs().max(dim=-1)[0] / 127  #! other_axis
 q = (w / s).round().clamp(-128, 127).to(torch.int8)
 """,
     "columns laid along rows": """
-scale = w.abs().amax(dim=0) / 127  #! wrong-axis
+scale = w.abs().amax(dim=0) / 127  #! other_axis
 q = torch.round(w / scale[:, None]).clamp(-128, 127).to(torch.int8)
 """,
     "rows laid along columns": """
-scale = w.abs().amax(dim=1).view(1, -1) / 127  #! wrong-axis
+scale = w.abs().amax(dim=1).view(1, -1) / 127  #! other_axis
 q = torch.round(w / scale).clamp(-128, 127).to(torch.int8)
 """,
     "multiplied by the scale": """
@@ -653,18 +653,18 @@ x_hat = q.float() / scale  #! multiplied
 s8 = x.abs().max() / 127
 x8 = torch.round(x / s8).clamp(-127, 127) * s8
 s4 = x8.abs().max() / 7
-q = torch.round(x8 / s4).clamp(-8, 7)  #! quantized-twice
+q = torch.round(x8 / s4).clamp(-8, 7)  #! quantized_twice
 """,
     "in place": """
 def quantize(x):
-    x.clamp_(-2, 2)  #! clamp-in-place
+    x.clamp_(-2, 2)  #! clamp_in_place
     s = 2 / 127
     return torch.round(x / s).to(torch.int8)
 """,
     "in place, by masks": """
 def quantize(x, limit=1.5):
-    x[x > limit] = limit  #! clamp-in-place
-    x[x < -limit] = -limit  #! clamp-in-place
+    x[x > limit] = limit  #! clamp_in_place
+    x[x < -limit] = -limit  #! clamp_in_place
     s = limit / 127
     return torch.round(x / s).to(torch.int8)
 """,
@@ -672,29 +672,29 @@ def quantize(x, limit=1.5):
 scale = (x.max() - x.min()) / 255
 zp = int(torch.round(-x.min() / scale))
 q = torch.clamp(torch.round(x / scale) + zp, 0, 255).to(torch.uint8)
-x_hat = (q - zp) * scale  #! dequantize-overflow
+x_hat = (q - zp) * scale  #! dequantize_overflow
 """,
     "int8 minus an integer": """
 import numpy as np
 s = (np.max(x) - np.min(x)) / 255
 z = -128 - int(np.round(np.min(x) / s))
 q = np.clip(np.round(x / s) + z, -128, 127).astype(np.int8)
-x_hat = (q - z) * s  #! dequantize-overflow
+x_hat = (q - z) * s  #! dequantize_overflow
 """,
     "two at once": """
 lo, hi = x.min(), x.max()
-s = (hi - lo) / 255  #! zero-point-left-out
-q = torch.round(x / s).to(torch.int8)  #! cast-without-clamp
+s = (hi - lo) / 255  #! zero_point_left_out
+q = torch.round(x / s).to(torch.int8)  #! wrapped
 """,
     "three functions": """
 def find_scale(t, bits):
-    return (t.max() - t.min()) / (2 ** bits - 1)  #! zero-point-left-out
+    return (t.max() - t.min()) / (2 ** bits - 1)  #! zero_point_left_out
 
 def encode(t, s):
     return torch.round(t / s)
 
 def pack(q):
-    return q.to(torch.int8)  #! cast-without-clamp
+    return q.to(torch.int8)  #! wrapped
 
 s = find_scale(weights, 8)
 codes = pack(encode(weights, s))

@@ -504,7 +504,7 @@ def safetensors_scalars(folder):
 
 
 def safetensors_most(folder):
-    safetensors_empty(folder, 30_000)
+    safetensors_empty(folder, 80_000)
 
 
 def safetensors_nested(folder):

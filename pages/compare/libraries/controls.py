@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.state import link
 from pages.sidebar import scheme_state, tensor_controls
 from quantcore import tensors
 
@@ -93,6 +92,6 @@ def _load() -> None:
         return
     example = EXAMPLES[place]
     rank = tensors.parse(example.tensor).ndim
-    link.put({"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: rank})
+    tensor_controls.choose("paste", rank, {tensor_controls.PASTED: example.tensor})
     scheme_state.apply_scheme(qc.Scheme.parse(example.scheme))
     st.session_state.update({"lib_a": example.a, "lib_b": example.b})

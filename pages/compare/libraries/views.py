@@ -14,7 +14,7 @@ from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
-from quantcore import figures
+from quantcore import figures, tensors
 from quantcore.comparison import Reason
 from quantcore.wording import count
 
@@ -132,7 +132,7 @@ def refusals(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conv
     """Show why A or B does not support the scheme, and what would help; return whether that is so."""
     for convention in (a, b):
         own = dataclasses.replace(scheme, convention=convention)
-        sentence = qc.unsupported_reason(own, tensor.shape)
+        sentence = qc.unsupported_reason(own, tensor.shape, tensors.DTYPES[tensor.dtype])
         if sentence:
             unsupported.show(qc.QuantError(sentence), tensor, own, keep=scheme.convention)
             return True

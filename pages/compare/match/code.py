@@ -16,8 +16,8 @@ from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor
 from quantcore import figures, pasted
-from quantcore.mistakes import CASES, compare, lines
-from quantcore.pasted import KINDS, MOST, lines_of
+from quantcore.mistakes import CASES, MISTAKES, compare, lines
+from quantcore.pasted import MOST, lines_of
 from quantcore.wording import count
 
 CODE = "match_code"
@@ -149,19 +149,21 @@ def _summary(reading: qc.CodeReading) -> None:
 
 def _finding(finding: qc.CodeFinding) -> None:
     """Draw a finding: the line, what is wrong, how to fix it, and the lesson that explains it."""
-    kind = KINDS[finding.kind]
+    mistake = MISTAKES[finding.kind]
+    kind = mistake.in_source
+    assert kind is not None  # it was found in source
+    lesson, step = kind.lesson or mistake.lesson or ("mistakes", "")
     mark = ":orange[:material/error:]" if finding.certain else ":blue[:material/info:]"
     words, link = st.columns([6, 1.4], vertical_alignment="center")
-    words.markdown(
-        f"{mark} **Line {finding.line}: {messages.plain(kind.title)}.** {messages.plain(finding.what)} {messages.plain(finding.fix)}"
-    )
-    number = list(lesson_plan.LESSONS).index(kind.lesson) + 1
+    title, what, fix = (messages.plain(text) for text in (kind.title, finding.what, finding.fix))
+    words.markdown(f"{mark} **Line {finding.line}: {title}.** {what} {fix}")
+    number = list(lesson_plan.LESSONS).index(lesson) + 1
     link.page_link(
-        lesson_plan.script(kind.lesson),
-        label=f"Lesson {number}: {lesson_plan.LESSONS[kind.lesson].title}",
+        lesson_plan.script(lesson),
+        label=f"Lesson {number}: {lesson_plan.LESSONS[lesson].title}",
         icon=":material/school:",
-        help=CASES[kind.step].title if kind.step in CASES else None,
-        query_params={lesson_plan.step_key(kind.lesson): kind.step} if kind.step else None,
+        help=CASES[step].title if step in CASES else None,
+        query_params={lesson_plan.step_key(lesson): step} if step else None,
     )
 
 
@@ -185,7 +187,7 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
             tensor,
             f"code on tensor {place} {element} {scheme} {reading.text}",
             lambda: guarded.show_code(
-                text, _shape(tensor), place, cache.values(tensor), element, _handed(tensor, scheme)
+                text, _shape(tensor), place, cache.values(tensor).float().numpy(), element, _handed(tensor, scheme)
             ),
             needs.USUAL,
             long=True,

@@ -10,8 +10,7 @@ import torch
 
 import quantcore as qc
 from pages.shared.cards import Card
-from pages.shared.state import link
-from pages.sidebar import match_fields, scheme_state
+from pages.sidebar import match_fields, tensor_controls
 from quantcore import figures, tensors
 
 ROWS, COLUMNS = 16, 24  # of a picture, at most
@@ -117,5 +116,5 @@ def _load(place: int) -> None:
     if result.zero_point is not None:
         known["offset"] = -result.zero_point
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
-    link.put({"src": "example", "ex": example.tensor, scheme_state.RANK: result.x.ndim})
+    tensor_controls.choose("example", result.x.ndim, {"ex": example.tensor})
     match_fields.fill(codes, *texts)

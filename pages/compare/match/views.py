@@ -117,8 +117,7 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
     if legend:
         st.caption(legend)
     if candidate.differing and not candidate.cells:
-        x = torch.from_numpy(cache.values(tensor))
-        candidate = explain_candidate(x, stored, candidate)
+        candidate = explain_candidate(cache.values(tensor), stored, candidate)
     _reasons(candidate)
     count = len(candidate.schemes)
     with st.expander("The scheme of this row" if count == 1 else f"All {count:,} schemes of this row"):
@@ -129,7 +128,7 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
 def _to_explore(scheme: qc.Scheme) -> None:
     """Open Explore with a scheme (a callback)."""
     scheme_state.change_to(scheme)
-    leaving.to("explore/quantize/page.py")
+    leaving.to("explore/explore/page.py")
 
 
 def _reasons(candidate: Candidate) -> None:

@@ -54,7 +54,7 @@ def use(text: str) -> None:
     """Put a scheme into the controls and open Explore in this run (a callback)."""
     try:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
-        leaving.to("explore/quantize/page.py")
+        leaving.to("explore/explore/page.py")
         leaving.remember(
             "schemes", {key: st.session_state.get(key, default) for key, default in controls.DEFAULTS.items()}
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
-import torch
 
 from pages.maps import four_maps
 from pages.models import opening
@@ -140,7 +139,7 @@ def cell(found: SharedTable) -> None:
         st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
         return
     tensor = PageTensor(f"{found.opened.key} {held.name}", held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
-    of_values = cache.cached_small(tensor, "traits", lambda: traits(torch.from_numpy(cache.values(tensor))))
+    of_values = cache.cached_small(tensor, "traits", lambda: traits(cache.values(tensor)))
     st.markdown(messages.plain(why(of_values, row, at)))
     maps = st.container(gap="xxsmall")
     view, shown = four_maps.controls(tensor, scheme, cache.report(tensor, scheme), maps)

@@ -143,6 +143,12 @@ class ByteCache:
         self.make_room()
         return value
 
+    def peek(self, tensor: str, what: str) -> Any:
+        """Return a result if it is known, else None."""
+        with self._changed:
+            found = self._find((tensor, what))
+            return None if found is None else found[0]
+
     def make_room(self) -> None:
         """Forget results: of tensors in work what exceeds their places, of others the least recently used."""
         limit, in_work, forgotten = self._limit(), self._in_work(), []

@@ -13,12 +13,14 @@ from typing import TypeVar, cast
 
 import numpy as np
 import streamlit as st
+from torch import Tensor
 
 import quantcore as qc
 from pages.serving.work.admission import Turn
 from pages.serving.work.byte_cache import VALUES, ByteCache
 from pages.shared.computing import needs, turn
 from pages.shared.state.selection import PageTensor
+from quantcore import tensors
 from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
@@ -36,6 +38,11 @@ class CacheKey:
 
     key: str
     elements: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return 4 * self.elements
 
 
 Content = PageTensor | CacheKey  # what results are kept for
@@ -66,7 +73,7 @@ def cached(
         long: whether ``make`` takes seconds even for small content.
         small: whether the result is small even for large content, so that large results do not displace it.
     """
-    is_large, bytes_ = content.elements > LARGE, 4 * content.elements
+    is_large, bytes_ = content.elements > LARGE, content.nbytes
     cache = _large if is_large and not small else _small
     with turn.current() as own, ExitStack() as shown:
 
@@ -123,13 +130,13 @@ def turn_of(
         useless: whether another visitor has done it in the meantime, so that there is no need to wait any longer.
     """
     with turn.current() as own:
-        own.need(int(need * 4 * content.elements), content.key, long=long, useless=useless)
+        own.need(int(need * content.nbytes), content.key, long=long, useless=useless)
         yield own
 
 
 def too_much(content: Content, need: float) -> str:
     """Return a sentence if no run may need so many times the content's size, else an empty text."""
-    return turn.GATE.too_much(int(need * 4 * content.elements))
+    return turn.GATE.too_much(int(need * content.nbytes))
 
 
 def bytes_cached() -> int:
@@ -137,14 +144,32 @@ def bytes_cached() -> int:
     return _small.bytes + _large.bytes
 
 
-def values(tensor: PageTensor) -> np.ndarray:
-    """Return the tensor's values; never modify them."""
-    return cached(tensor, VALUES, tensor.load)
+def values(tensor: PageTensor) -> Tensor:
+    """Return the tensor's values in its dtype; never modify them."""
+    return _converted(tensor)[0].to(tensors.DTYPES[tensor.dtype])
+
+
+def conversion(tensor: PageTensor) -> tensors.Conversion:
+    """Return what its dtype changes in the tensor's values."""
+    return _converted(tensor)[1]
 
 
 def known(tensor: PageTensor, x: np.ndarray) -> None:
     """Put into the cache the values that were read to compute the tensor's key."""
-    cached(tensor, VALUES, lambda: x)
+    cached(tensor, VALUES, lambda: tensors.rounded_to(x, tensor.dtype))
+
+
+def _converted(tensor: PageTensor) -> tuple[Tensor, tensors.Conversion]:
+    """Return the values as results hold them, half precision as float32, so that results need no copies of their own."""
+
+    def make() -> tuple[Tensor, tensors.Conversion]:
+        source = tensor.source
+        # a file need not be read again for another dtype
+        cache = _large if tensor.elements > LARGE else _small
+        found = cache.peek(source.key, VALUES) if source else None
+        return tensors.rounded_to(found[0].numpy() if found else tensor.load(), tensor.dtype)
+
+    return cached(tensor, VALUES, make)
 
 
 def of_scheme(tensor: PageTensor, scheme: qc.Scheme, what: str, make: Callable[[], T]) -> T:
@@ -160,7 +185,8 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
     """
 
     # quietly: the page shows result.warnings
-    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(values(tensor), scheme))
+    dtype = tensors.DTYPES[tensor.dtype]
+    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(_converted(tensor)[0], scheme, dtype=dtype))
 
 
 def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:

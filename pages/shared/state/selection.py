@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -21,14 +21,17 @@ class NoTensorYet(Exception):
 
 @dataclass(frozen=True)
 class PageTensor:
-    """A tensor that a page shows. ``key`` names its content: equal keys, equal values.
+    """A tensor that a page shows. ``key`` names its content: equal keys, equal values and dtypes.
 
     Attributes:
+        load: returns its values as its source has them; `cache.values` has them in the dtype.
         title: a name for a line of text, including the name of the file.
         recipe: Python code with quantcore that assigns it to ``x``; None if only its values are known.
         name: its full name in its file; ``title`` if it has none.
         stored: the dtype in its file, such as ``bfloat16``; empty if it is not from a file.
         is_image: whether its elements are grey levels, from 0 (black) to 255 (white).
+        dtype: in which libraries get it, one of `tensors.DTYPES`.
+        source: the same tensor before its values were converted to the dtype; None if they were not.
     """
 
     key: str
@@ -39,6 +42,8 @@ class PageTensor:
     name: str = ""
     stored: str = ""
     is_image: bool = False
+    dtype: str = "float32"
+    source: "PageTensor | None" = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -48,6 +53,24 @@ class PageTensor:
     def elements(self) -> int:
         """How many there are."""
         return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory at most: half precision is computed with in float32."""
+        return self.elements * (8 if self.dtype == "float64" else 4)
+
+    def in_dtype(self, dtype: str) -> "PageTensor":
+        """Return the tensor with its values converted to a dtype."""
+        if dtype == self.dtype:
+            return self
+        convert = f"\nx = torch.from_numpy(x).to(torch.{dtype})"
+        return replace(
+            self,
+            key=f"{self.key} {dtype}",
+            recipe=None if self.recipe is None else self.recipe + convert,
+            dtype=dtype,
+            source=self,
+        )
 
 
 def of_values(values: Any, title: str, **more: Any) -> PageTensor:

@@ -99,11 +99,12 @@ def _shared(tensor: PageTensor) -> bool:
 
 def _put(store: TensorStore, tensor: PageTensor) -> bool:
     """Share a tensor, or show why this is not possible."""
+    tensor = tensor.source or tensor  # the link carries the dtype
     try:
         if not link.carry_shared(tensor.key):
             with st.spinner("Storing…"):
                 visitor = tensor_store.visitor_of(st.context.ip_address)
-                address = store.share(cache.values(tensor), visitor, upload_limit())
+                address = store.share(cache.values(tensor).numpy(), visitor, upload_limit())
                 link.note_shared(tensor.key, link.SHARED + address)  # before a rerun can interrupt this run
             link.carry_shared(tensor.key)
     except qc.QuantError as error:

@@ -8,12 +8,15 @@ AttributeProto; TensorProto).
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from quantcore.checkpoints.containers.protobuf import Message, Span, Wire
+from quantcore.checkpoints.containers.protobuf import PART, Message, Span, Wire, packed_integers
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
@@ -22,7 +25,7 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 MAX_RANK = 16
-MAX_PARTS = 20_000  # nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes
+MAX_PARTS = 50_000  # nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes, one of 128 experts more
 # fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
 DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
 MOST_NESTED = 32  # subgraphs within one another
@@ -138,28 +141,38 @@ class FieldBytes(DerivedSource):
         self.source, self.tensor, self.numbers, self.kind = source, tensor, numbers, kind
 
     def _make(self) -> memoryview:
-        found: list[float] = []
-        wire = Wire(self.source)
-        for number, value in self.numbers:
-            if not isinstance(value, tuple):
-                found.append(value)
-            elif DATA[number]:
-                dtype = np.dtype(DATA[number])
-                data = self.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
-                found += np.frombuffer(data, dtype).tolist()
-            else:
-                found += wire.varints(value)
-        width = max(1, self.kind.bits // 8)
-        if self.kind.dtype in ("F32", "F64"):
-            array = np.array(found, f"<f{width}")
-        else:  # floats of 16 bits and less are written as their bits; negative integers as int64
-            mask = (1 << 8 * width) - 1
-            array = np.array([int(n) & mask for n in found], f"<u{width}")
-        if array.nbytes != self.size:
-            raise QuantError(
-                f"The initializer {short(self.tensor, 80)} does not have as many numbers as its shape claims."
-            )
-        return array.view(np.uint8).data
+        is_float, width = self.kind.dtype in ("F32", "F64"), max(1, self.kind.bits // 8)
+        array, filled = np.empty(self.size // width, f"<{'f' if is_float else 'u'}{width}"), 0
+        for part in self._parts():
+            place = array[filled : filled + len(part)]
+            if len(place) < len(part):
+                break
+            if not is_float and part.dtype.kind == "f":
+                part = part.astype(np.int64)
+            place[:] = part  # floats of 16 bits and less are written as their bits; negative integers as int64
+            filled += len(part)
+        else:
+            if filled == len(array):
+                return array.view(np.uint8).data
+        raise QuantError(
+            f"The initializer {short(self.tensor, 80)} does not have as many numbers as its shape claims."
+        )
+
+    def _parts(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the numbers in the order of the file, some at a time."""
+        for is_span, values in groupby(self.numbers, lambda pair: isinstance(pair[1], tuple)):
+            if not is_span:
+                yield np.array([value for _, value in values], np.uint64)
+                continue
+            for number, span in values:
+                start, stop = cast(Span, span)
+                if DATA[number]:
+                    dtype = np.dtype(DATA[number])
+                    stop -= (stop - start) % dtype.itemsize
+                    for at in range(start, stop, PART):
+                        yield np.frombuffer(self.source.read(at, min(PART, stop - at)), dtype)
+                else:
+                    yield from packed_integers(self.source, (start, stop))
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,15 @@ Lengths are followed, so that a tensor's bytes are skipped, not read. Source: pr
 from collections import defaultdict
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
-MAX_FIELDS = 500_000  # of all messages; a decoder of 80 layers has 10,000 nodes of some 20 fields
+MAX_FIELDS = 1_000_000  # of all messages; 50,000 nodes of some 20 fields
+PART = 1 << 20  # bytes of numbers that are decoded at once
 _WINDOW = 4096
 Span = tuple[int, int]
 
@@ -100,6 +104,30 @@ class Wire:
         return QuantError(
             f"{named(self.source.name)} is damaged, or not an .onnx file: byte {at:,} can't be read."
         )
+
+
+def packed_integers(source: ByteSource, span: Span) -> Iterator[npt.NDArray[np.uint64]]:
+    """Yield the integers of a packed field, some at a time.
+
+    Raises:
+        QuantError: the last is cut off, or one takes more than ten bytes.
+    """
+    (at, stop), rest = span, np.empty(0, np.uint8)
+    while at < stop:
+        size = min(PART, stop - at)
+        data = np.concatenate([rest, np.frombuffer(source.read(at, size), np.uint8)])
+        at += size
+        after = np.flatnonzero(data < 128) + 1
+        starts = np.concatenate([[0], after])
+        starts, rest = starts[:-1], data[starts[-1] :]
+        lengths = after - starts
+        if len(rest) > 10 or lengths.max(initial=0) > 10 or (at == stop and len(rest)):
+            raise QuantError(f"{named(source.name)} is damaged: the integers before byte {at:,} can't be read.")
+        found = np.zeros(len(starts), np.uint64)
+        for byte in range(lengths.max(initial=0)):
+            longer = lengths > byte
+            found[longer] |= (data[starts[longer] + byte] & 127).astype(np.uint64) << np.uint64(7 * byte)
+        yield found
 
 
 class Message:

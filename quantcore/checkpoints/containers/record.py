@@ -18,6 +18,7 @@ from quantcore.checkpoints.containers.gguf_header import LongArray
 from quantcore.checkpoints.containers.onnx import DATA, TYPES, FieldBytes, Node, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.protobuf import Span
 from quantcore.checkpoints.containers.stored import (
+    MAX_REARRANGED,
     ConstantBytes,
     Container,
     StoredTensor,
@@ -225,8 +226,9 @@ def _rearranged(
     dtype = np.dtype(number)
     last = sum((n - 1) * step for n, step in zip(axes, steps, strict=True))
     count = math.prod(axes)
-    beyond = _natural(offset) + _natural(reach) * dtype.itemsize > source.size
-    if not count or last >= reach or beyond or count * dtype.itemsize > max(source.size, MAX_UNPACKED):
+    given = _natural(reach) * dtype.itemsize
+    most = max(min(given, source.in_file), MAX_REARRANGED)
+    if not count or last >= reach or _natural(offset) + given > source.size or count * dtype.itemsize > most:
         refuse()
     return StridedBytes(source, tensor, offset, axes, steps, dtype, reach)
 

@@ -16,7 +16,8 @@ Shards = Mapping[str, tuple[str, ...]]  # the names of the tensors by shard
 MAX_INDEX, MAX_INDEXED, MAX_SHARDS = 24 * 2**20, 250_000, 5_000
 INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")
 SHARD = re.compile(r".*\.(safetensors|bin|pt|pth)$")
-MAX_CONFIG = 4 * 2**20
+# 45,000 layers of their own settings take 5 MB and 220,000 values
+MAX_CONFIG, MAX_VALUES = 8 * 2**20, 400_000
 CONFIG = "config.json"
 # files that hold the quantization_config if config.json does not
 QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
@@ -103,7 +104,19 @@ def _config(folder: Folder, name: str) -> Mapping[str, Any]:
     found = _json(folder, name, MAX_CONFIG)
     if not isinstance(found, dict):
         raise QuantError(f"{named(name)} is not a JSON object; download it again.")
+    if not _are_few(found):
+        raise QuantError(f"{named(name)} has more than {MAX_VALUES:,} values; it is not a model's config.")
     return found
+
+
+def _are_few(value: Any) -> bool:
+    """Tell whether JSON has at most `MAX_VALUES` values, at any depth."""
+    left, many = [value], 0
+    while left and many <= MAX_VALUES:
+        one = left.pop()
+        many += 1
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return many <= MAX_VALUES
 
 
 def _json(folder: Folder, name: str, limit: int) -> Any:

@@ -14,6 +14,7 @@ from quantcore.checkpoints.files.sources import ByteSource, DerivedSource, Memor
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import SAFETENSORS_BITS
+from quantcore.wording import megabytes
 
 Slices = tuple[slice, ...]
 
@@ -25,10 +26,12 @@ TORCH_DTYPES = {
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
     "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
 }  # fmt: skip
+# bytes of a tensor that is rearranged in memory, unless its file has as many
+MAX_REARRANGED = 2**26
 _UNSIGNED = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredTensor:
     """One tensor of a file, row-major and little-endian.
 
@@ -131,6 +134,9 @@ def strided(
         whole: the tensor as if it were row-major.
         strides: of its axes, in numbers; ``number``: the dtype of one in the file.
         reach: how many numbers lie from the first to the last of the tensor, if not as many as it has.
+
+    Raises:
+        QuantError: it is too large to be rearranged from so few bytes.
     """
     rows = [math.prod(whole.shape[i + 1 :]) for i in range(len(whole.shape))]
     in_order = all(n == 1 or own == row for n, own, row in zip(whole.shape, strides, rows, strict=True))
@@ -138,6 +144,12 @@ def strided(
         return whole
 
     length = math.prod(whole.shape) if reach is None else reach
+    given = min(length * number.itemsize, whole.source.in_file)
+    if whole.num_bytes > max(given, MAX_REARRANGED):
+        raise QuantError(
+            f"{named(whole.name)} takes {megabytes(whole.num_bytes)} from {given:,} bytes; save it as a contiguous tensor, "
+            "without compression."
+        )
     source = StridedBytes(whole.source, whole.name, whole.offset, whole.shape, strides, number, length)
     return replace(whole, source=source, offset=0)
 

@@ -21,7 +21,7 @@ from quantcore.checkpoints.containers.stored import (
     strided,
 )
 from quantcore.checkpoints.containers.weights_unpickler import MAX_PICKLE, TorchQuantizer, WatchedUnpickler
-from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, Archive
+from quantcore.checkpoints.containers.zipped import Archive
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
@@ -155,10 +155,6 @@ class _TensorReader:
             raise QuantError(
                 f"{named(name)} has shape {shape_text(shape)}, which does not fit the {room:,} bytes of its storage; the "
                 "file is damaged."
-            )
-        if count * size > max(room, MAX_UNPACKED):
-            raise QuantError(
-                f"{named(name)} takes {megabytes(count * size)} from {room:,} bytes; save it as a contiguous tensor."
             )
         if member not in self._places:
             self._places[member] = self._archive.bytes_of(member)

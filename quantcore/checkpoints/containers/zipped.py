@@ -8,7 +8,10 @@ import math
 import struct
 import zipfile
 import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +25,9 @@ from quantcore.wording import megabytes, shape_text, short
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
 MAX_ARRAYS = 8_000  # of an .npz; each has a header of its own to be read
-MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely
+MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
+_PART, _STEP = 2**18, 2**23  # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
+_AT_ONCE = 2**20  # bytes of a member that is unpacked as a whole
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -140,8 +145,18 @@ class Archive:
         return _damaged(self.source, member)
 
 
+class _Place(NamedTuple):
+    """Where unpacking can go on: at a byte of the packed data, with so many unpacked before it."""
+
+    packed: int
+    unpacked: int
+    unpacker: Any  # zlib's, with the bytes that repetitions refer to
+
+
 class UnpackedBytes(DerivedSource):
-    """A deflated member of a zip file, unpacked.
+    """A deflated member of a zip file, of which only what is read is unpacked into memory.
+
+    All of it is unpacked once, to check its size and CRC-32; then each read begins at the last of the places noted meanwhile.
 
     Args:
         source: the zip file; the member's ``packed`` bytes begin at ``offset``.
@@ -152,16 +167,59 @@ class UnpackedBytes(DerivedSource):
     def __init__(self, source: ByteSource, member: str, offset: int, packed: int, size: int, crc: int) -> None:
         super().__init__(f"{source.name}, {member} unpacked", size)
         self.source, self.member, self.offset, self.packed, self.crc = source, member, offset, packed, crc
+        self._places: list[_Place] = []
+
+    @property
+    def in_file(self) -> int:
+        """The packed bytes."""
+        return self.packed
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        return super()._read(offset, size) if self.size <= _AT_ONCE else self._unpack(offset, size)
 
     def _make(self) -> memoryview:
-        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-        try:
-            data = bytearray(unpacker.decompress(self.source.read(self.offset, self.packed), self.size + 1))
-        except zlib.error:
-            raise _damaged(self.source, self.member) from None
-        if len(data) != self.size or zlib.crc32(data) != self.crc:
+        return self._unpack(0, self.size)
+
+    def _unpack(self, offset: int, size: int) -> memoryview:
+        """Return some of the bytes."""
+        self._places = self._places or self._checked()
+        found = bytearray(size)
+        first = bisect_right(self._places, offset, key=lambda place: place.unpacked) - 1
+        for start, data in self._from(self._places[first]):
+            part = memoryview(data)[max(0, offset - start) : max(0, offset + size - start)]
+            found[max(0, start - offset) : max(0, start - offset) + len(part)] = part
+            if start + len(data) >= offset + size:
+                break
+        return memoryview(found)
+
+    def _checked(self) -> list[_Place]:
+        """Unpack all of it once, and note places to begin at."""
+        places, crc, size = [_Place(0, 0, zlib.decompressobj(-zlib.MAX_WBITS))], 0, 0
+        for _, data in self._from(places[0], places):
+            crc, size = zlib.crc32(data, crc), size + len(data)
+            if size > self.size:
+                break
+        if size != self.size or crc != self.crc:
             raise _damaged(self.source, self.member)
-        return memoryview(data)
+        return places
+
+    def _from(self, place: _Place, noted: list[_Place] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield the bytes from a place on, some at a time, each with its offset; note places ``_STEP`` apart."""
+        at, done, unpacker, left = place.packed, place.unpacked, place.unpacker.copy(), b""
+        while not unpacker.eof and (left or at < self.packed):
+            if not left:
+                left = bytes(self.source.read(self.offset + at, min(_PART, self.packed - at)))
+                at += len(left)
+            try:
+                data = unpacker.decompress(left, _PART)
+            except zlib.error:
+                raise _damaged(self.source, self.member) from None
+            left = unpacker.unconsumed_tail
+            if data:
+                yield done, data
+            done += len(data)
+            if noted is not None and done >= noted[-1].unpacked + _STEP:
+                noted.append(_Place(at - len(left), done, unpacker.copy()))
 
 
 def _named(source: ByteSource, member: str) -> str:

@@ -3,11 +3,11 @@
 import os
 import stat
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from quantcore.checkpoints.statement import NotFound, named
 from quantcore.errors import QuantError
 
 _MOST_RANGES = 1000  # tracked per file
+MAX_KEPT = 2**26  # bytes of all derived sources; what was made last is kept in any case, since rows of it are read in turn
+_keeping = threading.Lock()
+_kept: list["weakref.ref[DerivedSource]"] = []  # those that keep their bytes, in the order in which they were made
 
 
 @dataclass
@@ -104,6 +107,11 @@ class ByteSource(ABC):
         return data
 
     @property
+    def in_file(self) -> int:
+        """The bytes of a file that it takes: fewer if they are packed."""
+        return self.size
+
+    @property
     def identity(self) -> str:
         """A text that changes when the file does, as far as that shows without reading it; empty if it does not show."""
         return ""
@@ -130,19 +138,29 @@ class MemorySource(ByteSource):
 
 
 class DerivedSource(ByteSource):
-    """Bytes that are computed from a file's bytes when first needed: unpacked, reordered or converted."""
+    """Bytes that are computed from a file's bytes when needed: reordered or converted. Those of a few tensors are kept."""
 
     gap = 2**62
-
-    @cached_property
-    def _data(self) -> memoryview:
-        return self._make()
+    _data: memoryview | None = None
 
     def _read(self, offset: int, size: int) -> memoryview:
-        return self._data[offset : offset + size]
+        data = self._data
+        if data is None:
+            data = self._make()
+            self._keep(data)
+        return data[offset : offset + size]
 
     @abstractmethod
     def _make(self) -> memoryview: ...
+
+    def _keep(self, data: memoryview) -> None:
+        """Keep the bytes, in place of those that were made first if all would be too many."""
+        with _keeping:
+            kept = [each for ref in _kept if (each := ref()) is not None and each is not self]
+            while kept and sum(each.size for each in kept) + self.size > MAX_KEPT:
+                kept.pop(0)._data = None
+            self._data = data
+            _kept[:] = [weakref.ref(each) for each in (*kept, self)]
 
 
 class LocalSource(ByteSource):

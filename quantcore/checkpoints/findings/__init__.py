@@ -65,7 +65,7 @@ def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFi
 def formats(checkpoint: Opened) -> dict[str, str]:
     """Return the format of every weight, such as "gptq"."""
     return {
-        name: "" if isinstance(tensor.layout, Refused) else tensor.layout.format_name
+        name: "" if isinstance(tensor.record, Refused) else tensor.record.format_name
         for name, tensor in checkpoint.tensors.items()
     }
 

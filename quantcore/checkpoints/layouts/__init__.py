@@ -66,15 +66,16 @@ SIGNATURES: tuple[Finder, ...] = (
 def find_layouts(release: Release) -> dict[str, Layout]:
     """Return the layout of every weight, by its logical name, in the order of the release."""
     found: dict[str, Layout] = {}
+    release = replace(release)  # the modules that it caches are not kept with the checkpoint
     of_method: Iterable[Finder] = FINDERS.values()
     if method := SYNONYMS.get(release.method, release.method):
         # of an unknown method, the weights are refused, and the method is named
         of_method = [FINDERS.get(method) or partial(plain.find_unsupported, readers=", ".join(FINDERS))]
-    for finder in (*SIGNATURES, *of_method, plain.find):
+    for finder in (*SIGNATURES, *of_method):
         layouts = [layout for layout in finder(release) if layout.name not in found]
         found |= {layout.name: layout for layout in layouts}
         if layouts:  # otherwise the release keeps its cached `modules`
             taken = {piece.name for layout in layouts for piece in layout.pieces.values()}
             rest = {name: piece for name, piece in release.stored.items() if name not in taken}
             release = replace(release, stored=rest)
-    return found
+    return found | {layout.name: layout for layout in plain.find(release) if layout.name not in found}

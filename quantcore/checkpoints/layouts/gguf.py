@@ -71,9 +71,9 @@ def find(release: Release) -> Iterator[Layout]:
             apart = f"{name.removesuffix('.weight')}.scale"
             yield in_blocks(name, piece, BLOCK_TYPES[piece.dtype], release.stored.get(apart))
         elif piece.dtype in _FLOATS:  # ggml widens them
-            yield plain(name, piece, f"gguf {piece.dtype}", torch.float32)
+            yield plain(piece, f"gguf {piece.dtype}", torch.float32)
         else:
-            yield plain(name, piece)
+            yield plain(piece)
 
 
 def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTensor | None = None) -> Layout:

@@ -4,7 +4,8 @@ The latter are listed, each refused with a sentence that says why and what to do
 units, or can be read only by its kernels. The other tensors of such a release can be read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import cast
 
 import torch
@@ -14,7 +15,7 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, Stored
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, PLAIN
-from quantcore.checkpoints.protocol.release import Refused, Release
+from quantcore.checkpoints.protocol.release import AsStored, Refused, Release
 from quantcore.checkpoints.statement import named
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR
@@ -29,6 +30,7 @@ KNOWN: dict[tuple[str, ...], str] = {
     ("Qidxs",): "QuIP#: a lattice code with Hadamard transforms on both sides",
     ("dense_weights", "row_offsets"): "SpQR: codes in tiles, and sparse outliers",
 }
+_SYMBOLS = {CODES: "x"}
 _NO_CODES = ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 # quant_method of a config -> what it is
 METHODS = {
@@ -49,27 +51,37 @@ METHODS = {
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield every stored tensor as its own weight."""
-    for name, piece in release.stored.items():
-        yield plain(name, piece)
+    for piece in release.stored.values():
+        yield plain(piece)
 
 
-def plain(name: str, piece: StoredTensor, storage: str = "", dtype: torch.dtype | None = None) -> Layout:
-    """Return the layout of a stored tensor whose elements are its values.
+def plain(piece: StoredTensor, storage: str = "", dtype: torch.dtype | None = None) -> Layout:
+    """Return the layout of a stored tensor whose elements are its values; it is made when it is used.
 
     Args:
         storage: how it is stored, in words, if not as ``plain float16``.
         dtype: the reader's output dtype, if not that of the tensor.
     """
     if piece.dtype not in TORCH_DTYPES:
-        reason = f"{named(name)} has the dtype {piece.dtype}, which is not supported; save it in another one."
-        return cast(Layout, Refused(name, piece.shape, {"": piece}, reason, f"dtype {piece.dtype}"))
+        reason = f"{named(piece.name)} has the dtype {piece.dtype}, which is not supported; save it in another one."
+        return cast(Layout, Refused(piece.name, piece.shape, {"": piece}, reason, f"dtype {piece.dtype}"))
     own = dtype or TORCH_DTYPES[piece.dtype]
     storage = storage or f"plain {str(own).removeprefix('torch.')}"
-    return Layout(
-        name, piece.shape, own, {"": piece}, {CODES: Numbers(piece)},
-        storage.partition(" ")[0], storage, _coded(name, own, storage), PER_TENSOR,
-        own_value=PLAIN, fast=_values, symbols={CODES: "x"}, of_part=lambda part: plain(name, part, storage, dtype),
-    )  # fmt: skip
+    return cast(Layout, AsStored(piece, storage, own, _maker(storage, own)))
+
+
+@cache
+def _maker(storage: str, dtype: torch.dtype) -> Callable[[StoredTensor], Layout]:
+    """Return what makes the layout of a stored tensor: one function for all that are stored alike."""
+
+    def make(piece: StoredTensor) -> Layout:
+        return Layout(
+            piece.name, piece.shape, dtype, {"": piece}, {CODES: Numbers(piece)},
+            storage.partition(" ")[0], storage, _coded(piece.name, dtype, storage), PER_TENSOR,
+            own_value=PLAIN, fast=_values, symbols=_SYMBOLS, of_part=make,
+        )  # fmt: skip
+
+    return make
 
 
 def _coded(name: str, dtype: torch.dtype, storage: str) -> Format | str:

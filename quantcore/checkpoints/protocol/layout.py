@@ -26,7 +26,7 @@ from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import run
 from quantcore.formats import IntFormat
-from quantcore.granularity import Blocks, PerBlock
+from quantcore.granularity import Blocks, PerBlock, Shape
 from quantcore.numerics import like, round_to
 
 ByRole = Mapping[str, Tensor]  # parameters
@@ -44,6 +44,14 @@ class Parameters(NamedTuple):
     def each(self, change: Callable[[Tensor], Tensor]) -> "Parameters":
         """Return the changed parameters."""
         return Parameters(*(None if p is None else change(p) for p in self))
+
+
+def matrix_shape(shape: Shape) -> Shape:
+    """Return a shape without the axes of length 1 at its end, but with two axes if it has as many."""
+    rank = len(shape)
+    while rank > 2 and shape[rank - 1] == 1:
+        rank -= 1
+    return shape[:rank]
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class Spreading:
         return torch.index_select(parameter.to(torch.float32), -1, self.index, out=like(shaped, f"{name} by index"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Layout(Record):
     """How one weight is stored, and what follows from it; see `Record` for what it is made of."""
 
@@ -249,18 +257,18 @@ class Layout(Record):
 
     def as_matrix(self) -> "Layout":
         """Return the weight without the axes of length 1 at its end: a 1 × 1 convolution as [out, in], others unchanged."""
-        rank = max((i + 1 for i, n in enumerate(self.shape) if n > 1), default=1)
-        rank, own = max(2, rank), len(self.shape)
-        if rank >= own:
+        shape, own = matrix_shape(self.shape), len(self.shape)
+        if shape == self.shape:
             return self
+        rank = len(shape)
         if self.of_part is not None:  # a plain one's stored tensor has the weight's axes
             (piece,) = self.pieces.values()
-            plain: Layout = self.of_part(replace(piece, shape=self.shape[:rank]))
+            plain: Layout = self.of_part(replace(piece, shape=shape))
             return plain
         boxes = self.blocks.blocked_shape == self.shape
         return replace(
             self,
-            shape=self.shape[:rank],
+            shape=shape,
             fields={r: Reshaped(f, f.shape[:rank]) if len(f.shape) == own else f for r, f in self.fields.items()},
             granularity=PerBlock(self.blocks.block[:rank]) if boxes else self.granularity,
         )

@@ -94,8 +94,12 @@ class GroupOrder:
     said: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Record:
+class _WithProperties:
+    """Gives a record with slots a dictionary, for its cached properties: most records of a checkpoint never make it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Record(_WithProperties):
     """How one weight is stored, as its format says it; `layout.Layout` adds what follows.
 
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a

@@ -1,10 +1,11 @@
 """What a format sees of a checkpoint when it looks for its weights, headers and config, and what it yields besides records.
 
-A weight that can't be read is `Refused`, one whose record takes more than headers is `Deferred`.
+A weight that can't be read is `Refused`, one whose record takes more than headers is `Deferred`, and one that is a stored
+tensor itself is `AsStored` until its record is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
@@ -12,7 +13,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.protocol.config import Config
-from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.layout import Layout, matrix_shape
 from quantcore.checkpoints.statement import raised_at
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
@@ -87,6 +88,57 @@ class Deferred:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.made, name)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AsStored:
+    """A weight that is a stored tensor: `CheckpointTensor` makes its record when that is used.
+
+    A checkpoint may have 40,000 of them, of which one is looked at. Their records would be most of what it takes, and each
+    object makes every collection of garbage longer, in which the whole process stands still.
+
+    ``storage``, ``dtype``: as of the record; ``make``: returns the record of a stored tensor.
+    """
+
+    piece: StoredTensor
+    storage: str
+    dtype: torch.dtype
+    make: Callable[[StoredTensor], Layout]
+    is_plain = True
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.piece.name
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        return self.piece.shape
+
+    @property
+    def num_bytes(self) -> int:
+        """Its bytes in the file."""
+        return self.piece.num_bytes
+
+    @property
+    def format_name(self) -> str:
+        """The first word of its storage."""
+        return self.storage.partition(" ")[0]
+
+    @property
+    def pieces(self) -> Pieces:
+        """The stored tensor."""
+        return {"": self.piece}
+
+    def layout(self) -> Layout:
+        """Return its record."""
+        return self.make(self.piece)
+
+    def as_matrix(self) -> "AsStored":
+        """Return it without the axes of length 1 at its end, as `Layout.as_matrix` does."""
+        shape = matrix_shape(self.shape)
+        return self if shape == self.shape else replace(self, piece=replace(self.piece, shape=shape))
 
 
 @dataclass(frozen=True)

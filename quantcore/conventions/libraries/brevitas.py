@@ -21,7 +21,8 @@ RECORDS = (
             Limit(
                 "kind",
                 ("signed symmetric", "unsigned asymmetric"),
-                "supports only signed symmetric (Int8Weight) and unsigned asymmetric (ShiftedUint8Weight) weights",
+                "supports only signed symmetric (Int8Weight) and unsigned asymmetric (ShiftedUint8Weight) "
+                "weights",
             ),
             Limit("symmetric_narrow", (True,), "uses the narrow range for symmetric weights, such as int8n"),
             Limit("asymmetric_narrow", (False,), "uses every code for asymmetric weights"),

@@ -151,7 +151,8 @@ RECORDS = (
     ),
     Convention.of(
         "torchao.int8",
-        call="quantize_(linear, Int8WeightOnlyConfig()); Int8DynamicActivationInt8WeightConfig() has these weights",
+        call="quantize_(linear, Int8WeightOnlyConfig()); "
+        "Int8DynamicActivationInt8WeightConfig() has these weights",
         preset_only=True,
         library="torchao",
         version="0.18.0",

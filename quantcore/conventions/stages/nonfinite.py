@@ -79,14 +79,14 @@ def _cast_matters(facts: SchemeFacts) -> bool:
 class NonfiniteStage(Stage):
     """How NaN, infinity, and numbers too large for a cast are handled.
 
-    ===============  ================================================================================================
+    ===============  =========================================================================================
     nan              "refuse" NaN and infinity in x · the code of NaN: "zero" · "qmin" · "qmax" · "undefined"
                      (stays NaN in the library; code 0 here)
     nan_replacement  what NaN becomes in a small float without NaN, with the sign of the NaN
-    cast             "none" · the integer type that the rounded value is cast to before the clamp; values too large
-                     become its lowest: "int64" after z is added · "int32" before that, so that adding a negative z
-                     wraps around · "low_bits" int32, of which only the lowest bits are kept: 0
-    ===============  ================================================================================================
+    cast             "none" · the integer type that the rounded value is cast to before the clamp; values too
+                     large become its lowest: "int64" after z is added · "int32" before that, so that adding
+                     a negative z wraps around · "low_bits" int32, of which only the lowest bits are kept: 0
+    ===============  =========================================================================================
     """
 
     ALTERS = "codes"

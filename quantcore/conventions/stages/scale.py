@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.choice import SchemeFacts, Stage, choice, exactly
+from quantcore.conventions.choice import Precision, SchemeFacts, Stage, choice, exactly
 from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,
@@ -20,10 +20,9 @@ from quantcore.formats import Format, IntFormat
 from quantcore.numerics import decimal
 
 _FLOAT32_MAX = "3.4e38"
-Precision = Literal["float32", "float64"]
 FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
 
-# Of a range of N steps: the scale, how it is computed where high - low overflows, and 1/s as hqq computes it, unbounded
+# Of a range of N steps: the scale, the same where high - low overflows, and 1/s as hqq computes it, unbounded
 N, WIDTH = Name("N"), HIGH - LOW
 OF_RANGE, SPLIT = WIDTH / N, HIGH / N - LOW / N
 INVERSE_OF_RANGE = N * (Number(1) / WIDTH)
@@ -100,12 +99,17 @@ def _overflow_matters(facts: SchemeFacts) -> bool:
 def _precision(facts: SchemeFacts) -> str:
     zero_point = facts.rules.zero_point
     both = facts.asymmetric and zero_point.is_integer and zero_point.zero_point_scale == "raw"
-    return "scale and zero point are computed in float64" if both else "the scale is computed in float64"
+    precision = facts.rules.scale.scale_precision
+    if precision != "float64":
+        both = facts.asymmetric and zero_point.zero_point_precision == precision
+    return f"{'scale and zero point are' if both else 'the scale is'} computed in {precision}"
 
 
 def _precision_matters(facts: SchemeFacts) -> bool:
     """Whether several operations are rounded, or 2 · max|x| overflows; otherwise float32 gives the same."""
     rules = facts.rules.scale
+    if rules.scale_precision in ("float16", "bfloat16"):
+        return facts.ranged
     several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
     return facts.asymmetric or (facts.ranged and several and not rules.is_textbook(facts.fmt))
 
@@ -158,21 +162,23 @@ def _divisor(facts: SchemeFacts) -> str:
 class ScaleStage(Stage):
     """How the scale is computed from the range; N = qmax - qmin.
 
-    ===================  ==============================================================================================
+    ===================  =====================================================================================
     center               for tensors of scales: "none" · "mean" their mean is subtracted first and added last
-    divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's max
-                         (NVFP4's 6)
+    divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's
+                         max (NVFP4's 6)
     symmetric_scale      a rule of `SYMMETRIC_SCALES`
     narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
     asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `INVERSE_OF_RANGE`
     range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
-    scale_precision      "float32" · "float64", then cast
+    scale_precision      "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to
+    scale_dtype          the same: what the scale is cast to
     eps                  a smaller scale is replaced by ``eps_replacement``
     bad_scale            which scales are refused: "kept" none · "nan" · "nonfinite"
-    inverse              "of_scale" 1/s · "of_range" symmetric: see `inverse_of_range`, stored next to s · "of_levels"
-                         for quantized scales: (1 / the scale of the scales) / the value of the scale's code
+    inverse              "of_scale" 1/s · "of_range" symmetric: see `inverse_of_range`, stored next to s ·
+                         "of_levels" for quantized scales: (1 / the scale of the scales) / the value of the
+                         scale's code
     bad_inverse          for "of_range": "kept" · "one" NaN and infinity become 1
-    ===================  ==============================================================================================
+    ===================  =====================================================================================
     """
 
     center: Literal["none", "mean"] = choice(
@@ -201,7 +207,12 @@ class ScaleStage(Stage):
         _overflow_matters,
     )
     scale_precision: Precision = choice(
-        "float32", "computed in float32 or float64", _precision, _precision_matters
+        "float32", "the precision of the scale", _precision, _precision_matters
+    )
+    scale_dtype: Precision = choice(
+        "float32",
+        "the dtype that scales are cast to",
+        lambda facts: f"the scale is a {facts.rules.scale.scale_dtype} number",
     )
     eps: float = choice(FLOAT32_LEAST, "the smallest scale", _smallest, eps_matters)
     eps_replacement: float = choice(
@@ -278,15 +289,15 @@ def _quantize_with(facts: SchemeFacts) -> str:
 class StorageStage(Stage):
     """How scales are stored.
 
-    ==============  ================================================================================================
-    quantize_with   codes are computed with the parameters "stored" · "raw" before they are stored · "levels" the
-                    scale's code times the scale of the scales before it is stored · "searched" not computed, but
-                    chosen by the range setting's search
+    ==============  ==========================================================================================
+    quantize_with   codes are computed with the parameters "stored" · "raw" before they are stored · "levels"
+                    the scale's code times the scale of the scales before it is stored · "searched" not
+                    computed, but chosen by the range setting's search
     zero_scale      for a stored scale of 0: "zero_codes" every code is that of 0 · "kept" x is divided by 0 ·
                     "searched" the codes that the search chose, or the lowest if the scale of the scales is 0
     e8m0_min_as     the divisor of x for a stored scale of 2^-127; 0: the scale itself
     min_divisor     the smallest divisor of x
-    ==============  ================================================================================================
+    ==============  ==========================================================================================
     """
 
     ALTERS = "codes"

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.choice import SchemeFacts, Stage, choice
+from quantcore.conventions.choice import Precision, SchemeFacts, Stage, choice
 from quantcore.conventions.kernels import INVERSE, S
 from quantcore.conventions.stages.coding import DECODINGS
-from quantcore.conventions.stages.scale import Precision, eps_matters
+from quantcore.conventions.stages.scale import eps_matters
 from quantcore.conventions.symmetric_scales import LOW
 from quantcore.expressions import Expression, Name, rounded, written
 from quantcore.formats import Format, IntFormat
@@ -43,15 +43,21 @@ def _found(facts: SchemeFacts) -> bool:
 
 
 def _order_matters(facts: SchemeFacts) -> bool:
-    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor for float32 in float64."""
+    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor float32 in float64."""
     rules, qmin = facts.rules.zero_point, facts.fmt.qmin
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
     return _found(facts) and qmin != 0 and not exact
 
 
-def _in_float32(facts: SchemeFacts) -> bool:
+def _not_in_float64(facts: SchemeFacts) -> bool:
     """Otherwise both are computed in float64, and the scale's sentence says so."""
-    return _found(facts) and facts.rules.scale.scale_precision == "float32"
+    return _found(facts) and facts.rules.scale.scale_precision != "float64"
+
+
+def _precision_matters(facts: SchemeFacts) -> bool:
+    """Whether the scale's sentence does not say it."""
+    rules = facts.rules
+    return _not_in_float64(facts) and rules.zero_point.zero_point_precision != rules.scale.scale_precision
 
 
 def _replaced_matters(facts: SchemeFacts) -> bool:
@@ -72,18 +78,20 @@ def _nan_matters(facts: SchemeFacts) -> bool:
 class ZeroPointStage(Stage):
     """How the zero point is computed from range and scale.
 
-    =============================  ====================================================================================
-    zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
-                                   dequantized as q·s + min and stored like the scales · "below" the same, but
-                                   -min, which is 0 or more, is stored
-    zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
-    zero_point_precision           "float32" · "float64"
+    =============================  ===========================================================================
+    zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low
+                                   itself, dequantized as q·s + min and stored like the scales · "below" the
+                                   same, but -min, which is 0 or more, is stored
+    zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference"
+                                   round(qmin - low/s)
+    zero_point_precision           "float32" · "float64" · "float16" · "bfloat16": what each operation is
+                                   rounded to
     zero_point_scale               "final" · "raw": before it was cast or replaced
     replaced_zero_point            for a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
     nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": qmin - (-2^31) in int32
     unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" the same for 8 and 16 bits, else
                                    floor((qmin+qmax)/2) · "zero"
-    =============================  ====================================================================================
+    =============================  ===========================================================================
     """
 
     zero_point_form: Literal["integer", "float", "float_rounded", "min", "below"] = choice(
@@ -101,15 +109,15 @@ class ZeroPointStage(Stage):
     )
     zero_point_precision: Precision = choice(
         "float32",
-        "computed in float32 or float64",
-        {"float64": "the zero point is computed in float64"},
-        _in_float32,
+        "the precision of the zero point",
+        lambda facts: f"the zero point is computed in {facts.rules.zero_point.zero_point_precision}",
+        _precision_matters,
     )
     zero_point_scale: Literal["final", "raw"] = choice(
         "final",
         "computed with the scale before or after it is cast or replaced",
         {"raw": "the zero point is computed with the scale before it is replaced"},
-        lambda facts: _in_float32(facts) and facts.rules.zero_point.replaced_zero_point == "computed",
+        lambda facts: _not_in_float64(facts) and facts.rules.zero_point.replaced_zero_point == "computed",
     )
     replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = choice(
         "computed",

@@ -1,4 +1,4 @@
-"""What training sees: digits and how they are read, accuracy over epochs and against bits, and the slopes of rounding."""
+"""What training sees: digits and how they are read, accuracy over epochs and bits, and slopes of rounding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.formats import INT8, MAX_BITS, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.search_space import signed_bits
-from quantcore.mistakes import MISTAKES
+from quantcore.mistakes import IN_CODES, MISTAKES, Stage
 from quantcore.numerics import as_float32, rounding
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
@@ -70,37 +70,36 @@ class Reinterpreted:
 
 Stored = Transposed | Reinterpreted
 
-# The mistakes in the arithmetic that are looked for, the most likely first
-LIKELY = (
-    "wrapped", "narrow", "zero_point_negated", "zero_point_left_out", "middle_left_out", "half_away", "half_up",
-    "toward_zero", "floor", "other_axis", "unclamped", "scale_float16", "range_from_zero", "signed_percentile",
-    "quantized_twice",
-)  # fmt: skip
-Kinds = tuple[str, ...]
+Kinds = tuple[str, ...]  # keys of `IN_CODES`
 # Those that are choices of a convention
-CHOICES = [kind for kind in LIKELY if MISTAKES[kind].choices]
+CHOICES = [kind for kind, mistake in IN_CODES.items() if mistake.choices]
+ROUNDINGS = {kind for kind in CHOICES if "rounding" in IN_CODES[kind].choices}
+
+
+def _of(stage: Stage, *searches: str) -> list[str]:
+    """Return the mistakes of a stage, the likeliest first; ``searches``: those that are looked for so."""
+    every = (kind for kind in IN_CODES if MISTAKES[kind].stage == stage)
+    return [kind for kind in every if not searches or IN_CODES[kind].search in searches]
+
+
 # Those after the arithmetic, with the zero_point, and in the range, which are part of the scheme's range setting
-OVERFLOWS, ZERO_POINTS, RANGES = (
-    {kind for kind in LIKELY if MISTAKES[kind].stage == stage} for stage in ("overflow", "zero point", "range")
-)
-ROUNDINGS = {kind for kind in LIKELY if "rounding" in MISTAKES[kind].choices}
+OVERFLOWS, ZERO_POINTS, RANGES = (frozenset(_of(stage)) for stage in ("overflow", "zero point", "range"))
+# What a cast does: rules that differ only in ties change too few codes to be told apart from another mistake
+_CASTS = [kind for kind in _of("rounding") if not IN_CODES[kind].choices["rounding"].startswith("half")]
 # With scales computed as libraries do: single ones, and likely combinations
-_SINGLE = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
-SINGLE: tuple[Kinds, ...] = tuple((kind,) for kind in _SINGLE)
-_CASTS = ("toward_zero", "floor")  # what a cast does; rules that differ only in ties change too few codes
+SINGLE: tuple[Kinds, ...] = tuple((kind,) for kind, mistake in IN_CODES.items() if mistake.search == "early")
 COMBINED: tuple[Kinds, ...] = (
-    *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
-    *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _CASTS),
-    *((rounding, fit) for rounding in _CASTS for fit in ("wrapped", "narrow")),
-    *(("zero_point_left_out", rounding, "wrapped") for rounding in ("toward_zero", "floor")),
-    ("unclamped",),
-    ("quantized_twice",),
+    *itertools.product(_of("zero point"), _of("overflow")),
+    *itertools.product(_of("zero point"), _CASTS),
+    *itertools.product(_CASTS, _of("overflow", "early")),
+    *(("zero_point_left_out", cast, "wrapped") for cast in _CASTS),
+    *((kind,) for kind, mistake in IN_CODES.items() if mistake.search == "late"),
 )
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """``computed``: keys of `MISTAKES`; ``stored``: in the order in which they are undone."""
+    """``computed``: keys of `IN_CODES`; ``stored``: in the order in which they are undone."""
 
     computed: Kinds = ()
     stored: tuple[Stored, ...] = ()
@@ -112,12 +111,12 @@ class Corruption:
         return codes
 
     def __str__(self) -> str:
-        return ", ".join([*(MISTAKES[kind].title for kind in self.computed), *map(str, self.stored)])
+        return ", ".join([*(IN_CODES[kind].title for kind in self.computed), *map(str, self.stored)])
 
     @property
     def told(self) -> tuple[str, ...]:
         """What went wrong, one sentence without a full stop for each mistake."""
-        return (*(MISTAKES[kind].sentence for kind in self.computed), *(step.told for step in self.stored))
+        return (*(IN_CODES[kind].sentence for kind in self.computed), *(step.told for step in self.stored))
 
     def __bool__(self) -> bool:
         return bool(self.computed or self.stored)
@@ -128,7 +127,7 @@ NONE = Corruption()
 
 def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
     """Return the scheme with the mistakes that are choices of its convention."""
-    choices = {name: value for kind in kinds for name, value in MISTAKES[kind].choices.items()}
+    choices = {name: value for kind in kinds for name, value in IN_CODES[kind].choices.items()}
     if not choices:
         return scheme
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**choices))
@@ -140,19 +139,19 @@ def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Te
     ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
     z = mistaken_zero_point(kinds, z)
-    rules = [MISTAKES[kind].choices["rounding"] for kind in kinds if kind in ROUNDINGS]
+    rules = [IN_CODES[kind].choices["rounding"] for kind in kinds if kind in ROUNDINGS]
     rule = rounding([convention.coding.rounding, *rules][-1])
     return KERNELS[convention.coding.kernel].run(x, s, z, torch.empty_like(x), rule)
 
 
 def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:
     """Return the zero_points that were used; ``z``: the correct ones."""
-    return next((use(z) for kind in kinds if (use := MISTAKES[kind].zero_point)), z)
+    return next((use(z) for kind in kinds if (use := IN_CODES[kind].zero_point)), z)
 
 
 def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
     """Return the scales that were used; ``scale``: the correct ones."""
-    return next((use(scale) for kind in kinds if (use := MISTAKES[kind].scale)), scale)
+    return next((use(scale) for kind in kinds if (use := IN_CODES[kind].scale)), scale)
 
 
 def requantized(x: Tensor, scale: Tensor) -> Tensor:
@@ -162,7 +161,7 @@ def requantized(x: Tensor, scale: Tensor) -> Tensor:
 
 def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
     """Return the values clamped to the format, or treated as the mistakes do instead."""
-    fit = next((fit for kind in kinds if (fit := MISTAKES[kind].fit)), None)
+    fit = next((fit for kind in kinds if (fit := IN_CODES[kind].fit)), None)
     return fit(values, fmt) if fit else values.clamp(fmt.qmin, fmt.qmax)
 
 

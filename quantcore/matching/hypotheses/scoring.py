@@ -19,6 +19,7 @@ from quantcore.matching.hypotheses.corruption import (
     into_format,
 )
 from quantcore.matching.hypotheses.sample import Counts, Sample, Source, is_lost, numbers_of, values_of
+from quantcore.mistakes import IN_CODES
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
@@ -101,9 +102,7 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
                     same = numbers_of(grid), resolved.coding.kernel, resolved.coding.rounding
                     if same not in known:
-                        # a zero_point mistake that only the other symmetry can have
-                        other = "zero_point_left_out" if symmetric else "middle_left_out"
-                        kinds = tuple(each for each in task.computed if other not in each)
+                        kinds = tuple(each for each in task.computed if _can_be(each, symmetric))
                         known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)
                     known[key] = known[same]
                 for (i, computed), wrong in known[key].items():
@@ -112,6 +111,10 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
                     if fractions.min() < (0.0 if task.uniform else limit) or not fractions.all():
                         corruption = Corruption(task.source.mistake + computed, readings[i].corruption.stored)
                         yield from supported.hypotheses(corruption, fractions)
+
+
+def _can_be(kinds: Kinds, symmetric: bool) -> bool:
+    return all(IN_CODES[kind].symmetric in (None, symmetric) for kind in kinds)
 
 
 @dataclass(eq=False)

@@ -138,6 +138,11 @@ class MaxScale(Search):
     least: float = 0.0
     zero_code: int = 0
 
+    @property
+    def takes_importance(self) -> bool:
+        """Scales are searched for alike with importance and without."""
+        return True
+
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         if fmt.signed:

@@ -91,6 +91,11 @@ class Search(RangeSetting):
         """How much the error of each element counts, and whether that needs importance (an imatrix)."""
         return WEIGHTS[getattr(self, "weights", self.WEIGHTED[0])]
 
+    @property
+    def takes_importance(self) -> bool:
+        """Whether it weighs elements by their importance."""
+        return self.weight.importance
+
     def sigmas(self, x: Floats) -> Floats | None:
         """Return σ² = ``sigma2`` · mean x² of every run of ``over`` elements of x, 2-D; 0: of every row.
 

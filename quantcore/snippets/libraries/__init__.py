@@ -15,7 +15,7 @@ from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Call, Recipe, check_supported, finds_range
 from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending, render
-from quantcore.tensors import WIDTH, Array, literal
+from quantcore.tensors import WIDTH, Array, as_numpy, literal
 
 _SCRIPT = """
 {{ script }}
@@ -60,7 +60,7 @@ def library_script(result: Quantized) -> str:
     library, version = recipe.reader or (convention.library, convention.version)
     pins = sorted({f"{library}=={version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
-    arrays = {name: getattr(result, name).cpu().numpy() for name in (recipe.shows, *recipe.gives)}
+    arrays = {name: as_numpy(getattr(result, name)) for name in (recipe.shows, *recipe.gives)}
     parts = [checked(name, values, language) for name, values in arrays.items()]
     body = render(
         _SCRIPT,
@@ -70,7 +70,7 @@ def library_script(result: Quantized) -> str:
         checks=[check_parameters(name, arrays[name], language) for name in recipe.gives],
         ending=ending(parts, f"{library} {{version('{library}')}}"),
     )
-    return assemble(literal(result.x.cpu().numpy(), language.module), body, heading)
+    return assemble(literal(result.x.to(result.dtype), language.module), body, heading)
 
 
 def _check_supported(result: Quantized) -> None:

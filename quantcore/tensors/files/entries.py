@@ -1,5 +1,6 @@
-"""What the readers of files share: a tensor before its data are read (name, dtype, shape), its conversion to float32, and
-JSON without duplicate keys and without numbers beyond float64.
+"""What readers of files share: a tensor before its data are read, its conversion to float32, strict JSON.
+
+Strict: without duplicate keys and without numbers beyond float64.
 """
 
 import json
@@ -116,8 +117,8 @@ def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     """Raise unless ``dtype`` is a boolean, an integer, or a float of up to 64 bits."""
     if dtype.hasobject:
         raise QuantError(
-            f"{short(name)} contains Python objects, which can only be read by unpickling, and that runs any code in "
-            "the file; save an array of numbers."
+            f"{short(name)} contains Python objects, which can only be read by unpickling, and that runs any "
+            "code in the file; save an array of numbers."
         )
     if dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.shape == ():
         return

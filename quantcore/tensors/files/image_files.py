@@ -1,8 +1,9 @@
-"""Images as tensors: ``.png``, ``.jpg``, ``.jpeg`` and ``.webp`` are read as grey levels from 0 (black) to 255 (white).
+"""Images (``.png``, ``.jpg``, ``.jpeg``, ``.webp``) as tensors of grey levels, from 0 (black) to 255 (white).
 
-The level of a colored pixel is its luma, 0.299 R + 0.587 G + 0.114 B of the values as they are stored (ITU-R BT.601-7,
-section 2.5.1), rounded to the nearest integer, ties up. Levels are not divided by 255: as integers they are exact in
-float32, compress into a link, and uint8 with a scale of 1 holds them without error. Color profiles are not applied.
+The level of a colored pixel is its luma, 0.299 R + 0.587 G + 0.114 B of the values as they are stored (ITU-R
+BT.601-7, section 2.5.1), rounded to the nearest integer, ties up. Levels are not divided by 255: as integers
+they are exact in float32, compress into a link, and uint8 with a scale of 1 holds them without error. Color
+profiles are not applied.
 
 ===========================  =====================================================================
 in the file                  read as
@@ -14,8 +15,8 @@ more than 256 pixels a side  means of boxes of k × k pixels, rounded, with the 
 several frames, CMYK         rejected
 ===========================  =====================================================================
 
-An image is opened only as one of these three formats, whatever its extension, and its size is known and checked before
-any pixel is unpacked.
+An image is opened only as one of these three formats, whatever its extension, and its size is known and
+checked before any pixel is unpacked.
 """
 
 import io
@@ -52,7 +53,7 @@ _UPRIGHT = {
 }
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of PNG's color types
-# First column and row, and steps between them, of each pass of an interlaced PNG (PNG specification, section 8.2)
+# First column and row, and steps between them, of each pass of an interlaced PNG (PNG specification, 8.2)
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 Levels = npt.NDArray[np.uint8]
@@ -62,7 +63,7 @@ def open_image(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
     """Return the one tensor of an image, under the name of the file; its pixels are not unpacked yet.
 
     Raises:
-        QuantError: it can't be opened, is animated or in CMYK, or takes more than ``limit`` bytes once unpacked.
+        QuantError: it can't be opened, is animated or in CMYK, or unpacks to more than ``limit`` bytes.
     """
     image = _opened(data, name)
     each = _BYTES_WEBP if image.format == "WEBP" else _BYTES
@@ -93,7 +94,7 @@ def _opened(data: memoryview, name: str) -> Any:
         raise QuantError(f"{short(name)} is in CMYK, the inks of a printer; save it in RGB or in grey.")
     if image.mode not in _MODES:
         raise QuantError(f"{short(name)} has pixels of the kind {image.mode!r}; save it in RGB or in grey.")
-    # the second picture of a MPO, which some phones write, is another view or a map of depths, not another frame
+    # the second picture of a MPO, which some phones write, is another view or a map of depths, not a frame
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise QuantError(f"{short(name)} is animated; save one frame of it.")
     return image
@@ -109,16 +110,15 @@ def _read_by_pillow(name: str) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     except Image.DecompressionBombError:
-        raise QuantError(
-            f"{short(name)} has more pixels than can be read; scale the image down."
-        ) from None
+        raise QuantError(f"{short(name)} has more pixels than can be read; scale the image down.") from None
     except Exception:
         raise _damaged(name) from None
 
 
 def _damaged(name: str) -> QuantError:
     return QuantError(
-        f"{short(name)} can't be read as a PNG, JPEG or WebP image: it is damaged or truncated; save it again."
+        f"{short(name)} can't be read as a PNG, JPEG or WebP image: it is damaged or truncated; save it "
+        "again."
     )
 
 
@@ -174,7 +174,7 @@ def _load(data: memoryview, name: str) -> Levels:
 
 
 def _has_all_rows(data: memoryview, size: tuple[int, int]) -> bool:
-    """Whether a PNG of this size contains as many bytes as its pixels take; Pillow leaves missing rows black."""
+    """Whether a PNG of this size has as many bytes as its pixels take; Pillow leaves missing rows black."""
     width, height, bits, color, _, _, interlaced = struct.unpack(">2I5B", data[16:29])
     missing = 0
     for left, top, across, down in _PASSES if interlaced else ((0, 0, 1, 1),):

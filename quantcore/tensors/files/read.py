@@ -69,8 +69,8 @@ def is_image(name: str) -> bool:
 def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
     """Return the tensor to show first: the first with a floating dtype and at least two axes.
 
-    In many files, biases, indices and counters come before the weights. If there is no such tensor, the first with
-    a floating dtype is returned; failing that, the first. Tensors without elements come last.
+    In many files, biases, indices and counters come before the weights. If there is no such tensor, the first
+    with a floating dtype is returned; failing that, the first. Tensors without elements come last.
     """
 
     def order(info: TensorInfo) -> tuple[bool, bool, bool]:
@@ -147,14 +147,17 @@ def _check_kind(data: memoryview, name: str, limit: int) -> str:
     start = bytes(data[:12])
     if start[0] == 0x80 and len(start) > 1 and 2 <= start[1] <= 5 and extension != ".safetensors":
         raise QuantError(
-            f"{short(name)} is a pickle under another name; pickles run code when they are read. {CONVERT_TORCH}"
+            f"{short(name)} is a pickle under another name; pickles run code when they are read. "
+            f"{CONVERT_TORCH}"
         )
     found = next((what for magic, what in _MAGIC.items() if re.match(magic, start, re.DOTALL)), "")
     # a .safetensors file starts with a length, which can look like any of these
     if extension != ".safetensors" and found != _EXPECTED.get(extension, ""):
         found = found or "something else"
         what_to_do = (
-            "save it as PNG, JPEG or WebP" if extension in IMAGES else "correct the extension or save it again"
+            "save it as PNG, JPEG or WebP"
+            if extension in IMAGES
+            else "correct the extension or save it again"
         )
         raise QuantError(f"{short(name)} ends in {extension}, but contains {found}; {what_to_do}.")
     return extension

@@ -1,8 +1,8 @@
-"""``.safetensors`` files: 8 bytes of length, a header in JSON that says where the bytes of each tensor are, then the data.
+"""``.safetensors`` files: 8 bytes of length, a header in JSON that locates each tensor, then the data.
 
-Format: huggingface/safetensors, README, "Format". The header is parsed here: the library's parser copies all data
-(0.3 s for 256 MB; this takes 0.2 ms), keeps only the last of two tensors with the same name, and rarely says which
-tensor is wrong.
+Format: huggingface/safetensors, README, "Format". The header is parsed here: the library's parser copies all
+data (0.3 s for 256 MB; this takes 0.2 ms), keeps only the last of two tensors with the same name, and rarely
+says which tensor is wrong.
 """
 
 import math
@@ -21,7 +21,7 @@ from quantcore.tensors.files.entries import USUAL_NAMES, Entry, TensorInfo, chec
 from quantcore.wording import shape_text, short
 
 MAX_HEADER = 16 * 2**20  # the library's limit is 100 MB; the header of 50,000 tensors takes 6 MB
-MAX_TENSORS = 30_000  # of one file; the largest releases have about 180,000 in hundreds of files
+MAX_TENSORS = 80_000  # of one file; 30 billion parameters in 128 experts, as GPTQ stores them, are 75,000
 # bits of one element; F6 types and F4 are packed
 SAFETENSORS_BITS = {
     "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "BOOL": 8, "C64": 64,
@@ -67,8 +67,8 @@ def _described(text: str, start: int, size: int, name: str) -> SafetensorsHeader
         )
     if len(header) > MAX_TENSORS:
         raise QuantError(
-            f"{_quoted(name)} has {len(header):,} tensors; at most {MAX_TENSORS:,} are read from one file, so save them in "
-            "several."
+            f"{_quoted(name)} has {len(header):,} tensors; at most {MAX_TENSORS:,} are read from one file, "
+            "so save them in several."
         )
     records = {tensor: _read_record(tensor, record) for tensor, record in header.items()}
     _check_spans(records, size - start, name)
@@ -85,7 +85,8 @@ def _read_text(read: Callable[[int, int], bytes | memoryview], size: int, name: 
     raw = bytes(read(8, length))
     if raw[:1] != b"{":
         raise QuantError(
-            f"{_quoted(name)} does not begin like a .safetensors file: its header does not begin with {{; save it with save_file."
+            f"{_quoted(name)} does not begin like a .safetensors file: its header does not begin with {{; "
+            "save it with save_file."
         )
     try:
         return raw.decode("utf-8"), 8 + length
@@ -100,8 +101,8 @@ def _bad_length(length: int, size: int, name: str) -> str:
         return f"{_quoted(name)} does not begin like a .safetensors file; save it with save_file."
     if length > size - 8:
         return (
-            f"{_quoted(name)} does not begin like a complete .safetensors file: it claims a header length of {length:,} bytes, but the "
-            f"file size is {size:,}; save or download it again."
+            f"{_quoted(name)} does not begin like a complete .safetensors file: it claims a header length of "
+            f"{length:,} bytes, but the file size is {size:,}; save or download it again."
         )
     return f"{_quoted(name)} claims a header length of {length:,} bytes; the limit is {MAX_HEADER:,}."
 
@@ -120,8 +121,9 @@ def _check_spans(records: dict[str, tuple[TensorInfo, int]], length: int, name: 
         reached, last = end, tensor
         if end > length:
             raise QuantError(
-                f"{_quoted(name)} is truncated: the tensor {_quoted(tensor)} ends beyond the file, which has {length:,} of "
-                f"the expected {max(b + i.nbytes for i, b in records.values()):,} bytes of data; download it again."
+                f"{_quoted(name)} is truncated: the tensor {_quoted(tensor)} ends beyond the file, which has "
+                f"{length:,} of the expected {max(b + i.nbytes for i, b in records.values()):,} bytes of "
+                "data; download it again."
             )
     if reached != length:
         raise QuantError(
@@ -142,9 +144,9 @@ def _read_record(tensor: str, record: Any) -> tuple[TensorInfo, int]:
     bits = check_claim(tensor, tuple(shape), 1) * SAFETENSORS_BITS[dtype]
     if (end - begin) * 8 != bits or end >= 2**48:
         raise QuantError(
-            f"In the header, the shape of {_quoted(tensor)} does not match its number of bytes: {dtype} of shape "
-            f"{shape_text(tuple(shape))} takes {_bytes(-(-bits // 8))}, the offsets span {_bytes(end - begin)}; "
-            "save the file again."
+            f"In the header, the shape of {_quoted(tensor)} does not match its number of bytes: {dtype} of "
+            f"shape {shape_text(tuple(shape))} takes {_bytes(-(-bits // 8))}, the offsets span "
+            f"{_bytes(end - begin)}; save the file again."
         )
     return TensorInfo(tensor, tuple(shape), dtype, end - begin), begin
 

@@ -1,4 +1,4 @@
-"""``.csv``, ``.tsv`` and ``.txt`` are read like pasted text; ``.json`` as nested lists, or an object of them."""
+"""``.csv``, ``.tsv`` and ``.txt`` are read like pasted text, ``.json`` as nested lists or an object."""
 
 from functools import partial
 from typing import Any
@@ -74,8 +74,8 @@ def _entries(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Entry]:
 def _decode(data: memoryview, name: str) -> str:
     if len(data) > MAX_TEXT_FILE_BYTES:
         raise QuantError(
-            f"{short(name)} is {megabytes(len(data))} of text; the limit is {megabytes(MAX_TEXT_FILE_BYTES)}. "
-            "Save the tensor with np.save and upload the .npy file."
+            f"{short(name)} is {megabytes(len(data))} of text; the limit is "
+            f"{megabytes(MAX_TEXT_FILE_BYTES)}. Save the tensor with np.save and upload the .npy file."
         )
     if bytes(data[:2]) in (b"\xff\xfe", b"\xfe\xff"):
         raise QuantError(f"{short(name)} is UTF-16 text; save it as UTF-8, or as CSV UTF-8.")

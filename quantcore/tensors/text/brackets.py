@@ -1,8 +1,8 @@
 """Nested brackets: Python lists and tuples, JSON, and the output of NumPy and torch.
 
 One pass over the tokens, with a stack of open brackets and no recursion. For each depth, `_Reader` keeps the
-number of entries in the open bracket and in the closed ones: a tensor is rectangular if all brackets of one depth
-agree and all numbers are at the same depth.
+number of entries in the open bracket and in the closed ones: a tensor is rectangular if all brackets of one
+depth agree and all numbers are at the same depth.
 """
 
 import re

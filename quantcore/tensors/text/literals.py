@@ -15,7 +15,11 @@ import textwrap
 import zlib
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from quantcore.tensors.dtypes import as_numpy
 
 Array = NDArray[np.generic]
 
@@ -24,41 +28,47 @@ PACKED = 1 << 16  # bytes before compression: about 850 lines of base64
 WIDTH = 100
 
 
-def literal(x: Array, module: str = "torch") -> str:
-    """Return source that binds ``x`` to a float32 tensor of x's shape, bit for bit.
+def literal(x: Array | Tensor, module: str = "torch") -> str:
+    """Return source that binds ``x`` to a tensor of x's shape and dtype, bit for bit.
 
-    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib. Above 64 kB
-    it reads the file quantscope.npz from the Export tab.
+    It needs torch (np if that is the ``module``), and for more than 300 elements also np, base64 and zlib.
+    Above 64 kB it reads the file quantscope.npz from the Export tab. In NumPy, which has no bfloat16, such a
+    tensor is float32.
 
-    >>> literal(np.array([[0.1, -2.0]], np.float32))
-    'x = torch.tensor([[0.1, -2.0]])'
+    >>> literal(torch.tensor([[0.1, -2.0]])), literal(torch.tensor(8.31, dtype=torch.bfloat16))
+    ('x = torch.tensor([[0.1, -2.0]])', 'x = torch.tensor(8.3125, dtype=torch.bfloat16)')
     """
-    x = np.asarray(x, np.float32)
-    if x.size > READABLE and x.nbytes > PACKED:
+    x = _tensor(x)
+    if x.numel() > READABLE and x.nbytes > PACKED:
         read = 'np.load("quantscope.npz")["x"]'
         read = read if module == "np" else f"torch.from_numpy({read})"
-        return f"x = {read}  # from the Export tab, .npz"
+        cast = ".to(torch.bfloat16)" if module == "torch" and x.dtype == torch.bfloat16 else ""
+        return f"x = {read}{cast}  # from the Export tab, .npz"
     return f"x = {array_source(x, module)}"
 
 
-def array_source(values: Array, module: str = "torch") -> str:
-    """Return an expression for a tensor of the same dtype (float32 or an integer) and bits.
+def array_source(values: Array | Tensor, module: str = "torch") -> str:
+    """Return an expression for a tensor of the same dtype (one of `DTYPES` or an integer) and bits.
 
-    ``module``: "torch" for a torch tensor, "np" for a numpy array.
+    ``module``: "torch" for a torch tensor, "np" for a numpy array, in which bfloat16 is float32.
     """
-    if values.size > READABLE:
+    values = _tensor(values)
+    name = str(values.dtype).removeprefix("torch.")
+    if module == "np" and name == "bfloat16":
+        name, values = "float32", values.float()
+    if values.numel() > READABLE:
         return _packed(values, module)
-    numbers = _nested(values)
-    if values.dtype.kind == "f":
+    numbers = _nested(as_numpy(values))
+    if values.is_floating_point():
         numbers = re.sub("nan|inf", lambda word: f"{module}.{word[0]}", numbers)
     if module == "np":
-        return f"np.array({numbers}, np.{values.dtype.name})"
-    dtype = "" if values.dtype.kind == "f" else f", dtype=torch.{values.dtype.name}"
+        return f"np.array({numbers}, np.{name})"
+    dtype = "" if name == "float32" else f", dtype=torch.{name}"
     return f"torch.tensor({numbers}{dtype})"
 
 
 def number_texts(values: Array) -> list[str]:
-    """Return each element of a 1-D array as text: integers as such, float32 with the fewest digits that are exact.
+    """Return each element of a 1-D array as text: integers as such, floats with the fewest exact digits.
 
     >>> number_texts(np.array([0.1, 1e-30], np.float32))
     ['0.1', '1e-30']
@@ -66,7 +76,7 @@ def number_texts(values: Array) -> list[str]:
     texts = [str(v) for v in values]
     if values.dtype.kind == "f":
         # readers round to float64 first; for a few numbers ("7.038531e-26") this gives another float32
-        back = np.array([float(t) for t in texts], np.float64).astype(np.float32)
+        back = np.array([float(t) for t in texts], np.float64).astype(values.dtype)
         for i in np.flatnonzero(back != values):
             texts[i] = repr(float(values[i]))
     return texts
@@ -75,6 +85,12 @@ def number_texts(values: Array) -> list[str]:
 def little_endian(values: Array) -> Array:
     """Return the array row-major and little-endian, without a copy if it already is."""
     return np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+
+
+def _tensor(values: Array | Tensor) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
 def _nested(values: Array, indent: int = 0) -> str:
@@ -92,10 +108,16 @@ def _nested(values: Array, indent: int = 0) -> str:
     return "[\n" + "".join(f"{pad}    {row},\n" for row in rows) + f"{pad}]"
 
 
-def _packed(values: Array, module: str) -> str:
-    text = base64.b64encode(zlib.compress(little_endian(values).tobytes(), 9)).decode()
+def _packed(values: Tensor, module: str) -> str:
+    bits = values.dtype == torch.bfloat16
+    array = (values.view(torch.int16) if bits else values).cpu().numpy()
+    text = base64.b64encode(zlib.compress(little_endian(array).tobytes(), 9)).decode()
     lines = "\n".join(f'    "{line}"' for line in textwrap.wrap(text, WIDTH))
-    dtype = values.dtype.newbyteorder("<").str
-    read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}").reshape({values.shape})'
+    dtype = array.dtype.newbyteorder("<").str
+    read = f'np.frombuffer(zlib.decompress(base64.b64decode(\n{lines}\n)), "{dtype}").reshape({array.shape})'
     # copied, since torch warns about read-only memory
-    return read if module == "np" else f"torch.from_numpy({read}.copy())"
+    return (
+        read
+        if module == "np"
+        else f"torch.from_numpy({read}.copy()){'.view(torch.bfloat16)' if bits else ''}"
+    )

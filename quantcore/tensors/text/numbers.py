@@ -1,4 +1,4 @@
-"""Shared by the readers of rows and of brackets: conversion to float32, errors for words that are not numbers."""
+"""Shared by the readers of rows and brackets: conversion to float32, errors for words that are no numbers."""
 
 from array import array
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def to_float32(values: "array[float]", words: Iterable[tuple[int, str]], text: s
         for is_infinite, (position, word) in zip(infinite, words, strict=False):
             if is_infinite and "i" not in word.lower():
                 raise QuantError(
-                    f"{short(word)} at {place(text, position)} is beyond float32, whose largest value is 3.4e38; "
-                    "scale the numbers down."
+                    f"{short(word)} at {place(text, position)} is beyond float32, whose largest value is "
+                    "3.4e38; scale the numbers down."
                 )
     return result

@@ -132,8 +132,8 @@ def _check_decimal_commas(text: str, gap: re.Match[str] | None) -> None:
             decimals = decimals or not as_thousands
     if thousands and not decimals:
         raise QuantError(
-            f"{sentence(short(thousands.group()))} at {place(text, thousands.start())} may have a decimal comma or "
-            "a thousands separator; write a point for decimals and nothing for thousands."
+            f"{sentence(short(thousands.group()))} at {place(text, thousands.start())} may have a decimal "
+            "comma or a thousands separator; write a point for decimals and nothing for thousands."
         )
 
 

@@ -133,7 +133,7 @@ def test_what_can_not_be_shown_on_the_tensor_is_said():
 
 def test_the_text_survives_another_page_and_another_way_in():
     at = opened(WRAPS)
-    at = at.switch_page("explore/quantize/page.py").run().switch_page("compare/match/page.py").run()
+    at = at.switch_page("explore/explore/page.py").run().switch_page("compare/match/page.py").run()
     assert at.text_area(key="match_code").value == WRAPS
     at = at.segmented_control(key="match_src").set_value("paste").run()
     assert not at.exception

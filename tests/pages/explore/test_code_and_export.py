@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.explore.test_quantize import assert_clean, change, drawn, opened
+from tests.pages.explore.test_explore import assert_clean, change, drawn, opened
 
 SMALL = {"shape": "6x8"}
 

@@ -12,7 +12,7 @@ from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.explore.quantize import findings
+from pages.explore.explore import findings
 from pages.shared import lesson_plan
 from pages.shared.lesson_plan import LESSONS
 from quantcore.diagnosis import KINDS

@@ -10,11 +10,11 @@ from grid import for_each
 
 import quantcore as qc
 from pages.compare.schemes import views as sweep_results
+from pages.explore.explore import tabs
 from pages.explore.formats import views as format_bits
-from pages.explore.quantize import tabs
 from pages.shared import tables
 from quantcore.analysis.sweep import METRICS
-from tests.pages.explore import test_quantize as test_app
+from tests.pages.explore import test_explore as test_app
 
 NUMBERS = {
     "tiny": [6.948e-5, -1.5e-5, 0.0],

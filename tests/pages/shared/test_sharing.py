@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.serving import settings, tensor_store
 from pages.sidebar.tensor_controls import write
-from tests.pages.explore.test_quantize import assert_clean, assert_codes, assert_one_sentence, opened, scheme
+from tests.pages.explore.test_explore import assert_clean, assert_codes, assert_one_sentence, opened, scheme
 
 RNG = np.random.default_rng(0)
 # Both are too large for a link, and A also for the maps, which show only a part of it

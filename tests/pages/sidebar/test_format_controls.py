@@ -5,7 +5,7 @@ import pytest
 from grid import for_each
 
 import quantcore as qc
-from tests.pages.explore.test_quantize import (
+from tests.pages.explore.test_explore import (
     assert_codes,
     assert_one_sentence,
     change,

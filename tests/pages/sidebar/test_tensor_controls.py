@@ -1,14 +1,17 @@
 """The tensor's controls without a browser: a file is kept, the grid starts with the tensor shown, each page has its
 own sidebar, and links with bad numbers."""
 
+import io
 import itertools
 import json
+import math
 import random
 import struct
 
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 from app_page import change, said, script_of, the_app, widget
 from grid import for_each
 from places import MAIN
@@ -18,9 +21,10 @@ import quantcore as qc
 from pages.models import keys as model_keys
 from pages.registry import KEYS, PAGES
 from pages.shared import lesson_plan
+from pages.shared.computing import cache
 from pages.sidebar.scheme_controls import default_group_size
 from quantcore import tensors
-from tests.pages.explore.test_quantize import assert_clean, assert_codes, opened, scheme
+from tests.pages.explore.test_explore import assert_clean, assert_codes, opened, scheme
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 LONG = "model.layers.0.self_attn.q_proj.weight_of_a_name_that_no_field_of_a_sidebar_is_wide_enough_for"
@@ -52,6 +56,55 @@ def bfloat16_file(**values: list[float]) -> bytes:
     return struct.pack("<Q", len(text)) + text + body
 
 
+def npy(x: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, x)
+    return file.getvalue()
+
+
+# A dtype
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_every_source_has_a_dtype(dtype: str) -> None:
+    """The values of the source are rounded, the link says how, and float32 has them as they were."""
+    x = torch.tensor([[8.31, 0.5, 0.1]])
+    at = opened(src="paste", dtype=dtype, t=tensors.encode(x.numpy()))
+    rounded = x.to(getattr(torch, dtype))
+    assert_codes(at, rounded)
+    change = (rounded.float() - x).abs().max()
+    said = f"shape (1, 3), 3 elements, rounded to {dtype}: 2 of 3 values changed, by at most {change:.3g}"
+    assert said in captions(at)
+    assert at.query_params["dtype"] == dtype
+    again = opened(**at.query_params)
+    assert_codes(again, rounded)
+    for source in ("edit", "generate", "example"):
+        widget(at, "src").set_value(source).run()
+        assert not at.exception
+        assert widget(at, "dtype").value == dtype
+        assert cache.values(at.session_state["_current"].tensor).dtype == rounded.dtype
+    widget(at, "src").set_value("paste").run()
+    widget(at, "dtype").set_value("float32").run()
+    assert_codes(at, x)
+    assert "shape (1, 3), 3 elements, float32" in captions(at)
+
+
+def test_numbers_beyond_a_dtype_are_one_sentence() -> None:
+    at = opened(src="paste", dtype="float16", t=tensors.encode(np.array([70000, 1, -1e9, 65519], np.float32)))
+    assert said(at.sidebar.warning) == [
+        "2 of 4 values are beyond float16, whose largest is 65504, and became ±∞; choose bfloat16, or scale the tensor down."
+    ]
+    assert [float(v) for v in cache.values(at.session_state["_current"].tensor)] == [math.inf, 1, -math.inf, 65504]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float64", "bf16", ""])
+def test_tampered_dtype_is_one_sentence(dtype: str) -> None:
+    at = opened(dtype=dtype)
+    assert widget(at, "dtype").value == "float32"
+    assert [text for text in said(at.warning) if f"dtype={dtype}" in text]
+    assert len(at.warning) == 1
+
+
 # A file
 
 
@@ -60,11 +113,11 @@ def test_file_opens_on_its_first_weight_under_its_whole_name_and_dtype() -> None
     assert_codes(at, -2 * X)
     assert widget(at, "tensor").value == LONG
     assert LONG in captions(at)
-    assert "shape (3, 4), 12 elements, stored as float32, computed in float32" in captions(at)
+    assert "shape (3, 4), 12 elements, float32" in captions(at)
     assert at.query_params["file"] == "several.safetensors"
     change(at, "tensor", "c_weight")
-    assert_codes(at, X)
-    assert "shape (3, 4), 12 elements, stored as float16, computed in float32" in captions(at)
+    assert_codes(at, torch.from_numpy(X).half())
+    assert "shape (3, 4), 12 elements, float16" in captions(at)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +140,26 @@ def test_file_without_a_weight(arrays: dict[str, np.ndarray], first: str | None,
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "stored"),
+    ("name", "data", "dtype", "said"),
     [
-        ("x.csv", b"1,2\n3,4\n", "text"),
-        ("x.safetensors", bfloat16_file(w=[1, 2.5, -3]), "bfloat16"),
+        ("x.csv", b"1,2\n3,4\n", "float32", "stored as text, converted to float32"),
+        ("x.safetensors", bfloat16_file(w=[1, 2.5, -3]), "bfloat16", "3 elements, bfloat16"),
+        ("x.npy", npy(np.array([1, 2.5, -3], np.float16)), "float16", "3 elements, float16"),
     ],
 )
-def test_dtype_as_stored(name: str, data: bytes, stored: str) -> None:
+def test_file_brings_its_dtype(name: str, data: bytes, dtype: str, said: str) -> None:
+    """The dtype can be changed, and stays changed; the next file brings its own."""
     at = opened(src="upload")
     at.file_uploader[0].upload(name, data).run()
-    assert_codes(at)
-    assert any(f"stored as {stored}, computed in float32" in text for text in captions(at))
+    assert widget(at, "dtype").value == dtype
+    assert at.query_params.get("dtype", "float32") == dtype
+    assert any(said in text for text in captions(at))
+    other = "float16" if dtype == "bfloat16" else "bfloat16"
+    change(change(at, "dtype", other), "bits", 5)
+    assert widget(at, "dtype").value == other
+    assert any(text.endswith(f"stored as {'text' if name == 'x.csv' else dtype}, converted to {other}") for text in captions(at))
+    at.file_uploader[0].upload("y.npy", npy(X)).run()
+    assert widget(at, "dtype").value == "float32"
 
 
 def test_file_and_choice_survive_every_page() -> None:

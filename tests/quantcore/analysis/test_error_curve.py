@@ -10,7 +10,6 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
-from quantcore.analysis import range_comparison as error_marks
 from quantcore.analysis.range_curves import MAX_ELEMENTS, elements_of, measured_blocks
 from quantcore.range_setting import METHODS
 
@@ -237,7 +236,7 @@ def test_fractions_of_the_curve():
 )
 def test_bins_of_the_entropy_by_the_work(blocks, bins):
     """As many bins are used as keep bins times thresholds times blocks at 2^25 or less."""
-    found = error_marks._quick(qc.Entropy(2048), blocks)
+    found = qc.Entropy(2048).quicker(blocks)
     assert (None if found is None else found.num_bins) == bins
     assert bins is None or found.num_quantized_bins == 128
     work = {b: b * (b // 2 - 64 + 1) for b in (2048, 1024, 512, 256)}
@@ -246,11 +245,11 @@ def test_bins_of_the_entropy_by_the_work(blocks, bins):
 
 
 def test_entropy_never_gets_more_bins_or_fewer_than_it_quantizes_to():
-    assert error_marks._quick(qc.Entropy(700, 300), 1) == qc.Entropy(700, 300)
-    assert error_marks._quick(qc.Entropy(700, 300), 2000) is None
-    assert error_marks._quick(qc.Entropy(512, 512), 65536) == qc.Entropy(512, 512)
-    assert error_marks._quick(qc.Entropy(512, 512), 65537) is None
-    assert error_marks._quick(qc.Percentile(99), 10**9) == qc.Percentile(99)
+    assert qc.Entropy(700, 300).quicker(1) == qc.Entropy(700, 300)
+    assert qc.Entropy(700, 300).quicker(2000) is None
+    assert qc.Entropy(512, 512).quicker(65536) == qc.Entropy(512, 512)
+    assert qc.Entropy(512, 512).quicker(65537) is None
+    assert qc.Percentile(99).quicker(10**9) == qc.Percentile(99)
 
 
 @for_each("value", [0.0, -2.5, 1e-42, 3e38])

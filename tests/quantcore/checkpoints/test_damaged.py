@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.containers.safetensors import MAX_VALUES
 
 UP, GATE, Q = (f"model.layers.0.{m}.weight" for m in ("mlp.up_proj", "mlp.gate_proj", "self_attn.q_proj"))
 REFUSED = {
@@ -119,6 +120,17 @@ def test_a_header_of_twenty_thousand_names(tmp_path):
     assert "the duplicate key 't19999'" in refusal(
         header(tmp_path, text[:-1] + b', "t19999": 1}'), memory=200e6, seconds=40
     )
+
+
+@for_each(("many", "fits"), [(MAX_VALUES - 4, True), (MAX_VALUES + 1, False)])
+def test_a_config_of_many_values(many, fits, tmp_path):
+    """Of a model's config they are few; each is checked again in the server."""
+    header(tmp_path, {"w": record()}, bytes(4))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "a", "b": [1] * many}))
+    if fits:
+        assert open_checkpoint(tmp_path).config["model_type"] == "a"
+    else:
+        assert "more than 400,000 values" in refusal(tmp_path)
 
 
 def index(folder, weight_map):

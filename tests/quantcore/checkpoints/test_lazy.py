@@ -1,5 +1,6 @@
 """Only what is needed is read: headers for a listing, and for some rows only their bytes."""
 
+import gc
 import itertools
 import json
 import struct
@@ -15,7 +16,7 @@ from releases import compressed
 from safetensors.torch import save_file
 
 from quantcore import QuantError
-from quantcore.checkpoints import ByteCounter, open_checkpoint
+from quantcore.checkpoints import ByteCounter, listing, open_checkpoint
 from quantcore.checkpoints import tensor as tensor_module
 
 
@@ -36,6 +37,22 @@ def test_a_listing_reads_headers_alone(given):
     checkpoint = open_checkpoint(given.release)
     assert [tensor.num_bytes for tensor in checkpoint.tensors.values()]
     assert checkpoint.counter.total <= _header_bytes(given.release)
+
+
+@for_each("many", [5_000])
+def test_few_objects_per_tensor_that_nobody_uses(many, tmp_path):
+    """A collection of garbage visits each of them, and meanwhile the process stands still."""
+    save_file({f"layers.{i}.w": torch.ones(2, 3) for i in range(many)}, tmp_path / "model.safetensors")
+    gc.collect()
+    before = len(gc.get_objects())
+    checkpoint = open_checkpoint(tmp_path).as_matrices()
+    listed = listing(checkpoint.tensors)
+    gc.collect()
+    assert (len(gc.get_objects()) - before) / many < 5  # the stored tensor, what is known of it, the weight and its entry
+    assert {(entry.shape, entry.storage, entry.bits) for entry in listed} == {((2, 3), "plain float32", 32.0)}
+    used = checkpoint.tensors["layers.7.w"]
+    assert used.layout is used.layout
+    assert used.read().tolist() == [[1.0] * 3] * 2
 
 
 def test_shapes_that_headers_do_not_tell_take_16_bytes():

@@ -1,6 +1,7 @@
 """ONNX initializers and QDQ pairs, against onnxruntime."""
 
 import contextlib
+import random
 
 import numpy as np
 import onnx
@@ -8,11 +9,14 @@ import onnxruntime
 import pytest
 import torch
 from grid import for_each
+from hostile_files import varint
 from onnx import TensorProto, helper, numpy_helper
 
 import quantcore as qc
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.containers import protobuf
+from quantcore.checkpoints.files.sources import MemorySource
 
 RNG = np.random.default_rng(0)
 TYPES = {
@@ -151,3 +155,35 @@ def test_damaged_models(tmp_path):
                 weight.read()
                 opened += 1
     assert opened
+
+
+@for_each("part", [7, 64, 1 << 20])
+def test_packed_integers(part, monkeypatch):
+    """However many bytes are decoded at once: of each length, also where one ends in the next part."""
+    monkeypatch.setattr(protobuf, "PART", part)
+    draw = random.Random(0)
+    numbers = [draw.getrandbits(draw.randint(1, 64)) for _ in range(300)] + [0, 2**64 - 1]
+    data = b"".join(varint(n) for n in numbers)
+    source = MemorySource("x.onnx", bytearray(b"??" + data + b"??"))
+    found = [int(n) for part in protobuf.packed_integers(source, (2, 2 + len(data))) for n in part]
+    assert found == numbers
+    for wrong in (b"\x80", b"\xff" * 11 + b"\x01", b"\x80" * 40):
+        source = MemorySource("x.onnx", bytearray(wrong))
+        with pytest.raises(QuantError, match="damaged"):
+            list(protobuf.packed_integers(source, (0, len(wrong))))
+
+
+def test_an_initializer_with_more_numbers_in_fields_than_a_model_may_have_fields(tmp_path, monkeypatch):
+    """As onnx.helper.make_tensor writes it: they are one packed field."""
+    monkeypatch.setattr(protobuf, "MAX_FIELDS", 2000)
+    w = np.arange(-3000, 3000).reshape(60, 100)
+    stored = [
+        helper.make_tensor("i", TensorProto.INT32, w.shape, w.reshape(-1)),
+        helper.make_tensor("f", TensorProto.FLOAT, w.shape, w.reshape(-1) / 7),
+        helper.make_tensor("h", TensorProto.FLOAT16, w.shape, w.reshape(-1) / 7),
+        helper.make_tensor("u", TensorProto.UINT8, w.shape, w.reshape(-1) % 251),
+    ]
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], stored)), tmp_path / "x.onnx")
+    tensors = open_checkpoint(tmp_path / "x.onnx").tensors
+    for each in stored:
+        assert np.array_equal(tensors[each.name].read().numpy(), numpy_helper.to_array(each).astype(np.float32)), each.name

@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -13,6 +14,8 @@ from grid import for_each
 
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.containers import stored, zipped
+from quantcore.checkpoints.files import sources as files
 
 
 def arrays():
@@ -218,3 +221,67 @@ def test_damaged_zip_files(tmp_path):
         open_checkpoint(tmp_path / "x.npz")
     with pytest.raises(QuantError, match="is not an array"):
         open_checkpoint(_bomb(tmp_path, "z.npz", {"readme.txt": b"hello"}))
+
+
+def test_rows_of_a_deflated_member_are_unpacked_alone(tmp_path, monkeypatch):
+    """From the last place before them that was noted when all of it was checked."""
+    x = np.random.default_rng(1).integers(0, 30, (3000, 400)).astype(np.float32)
+    np.savez_compressed(tmp_path / "x.npz", x=x)
+    monkeypatch.setattr(zipped, "_STEP", 1 << 16)
+    monkeypatch.setattr(zipped, "_PART", 5000)
+    tensor = open_checkpoint(tmp_path / "x.npz").tensors["x"]
+    for first, last in ((2999, 3000), (0, 1), (700, 1900), (0, 3000), (41, 42)):
+        assert np.array_equal(tensor.read(slice(first, last)).numpy(), x[first:last]), (first, last)
+    (source,) = {piece.source for piece in tensor.layout.pieces.values()}
+    assert 60 < len(source._places) <= x.nbytes // (1 << 16) + 1
+
+
+def test_a_large_deflated_member_takes_the_memory_of_the_rows_that_are_read(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros((1 << 12, 1 << 12), np.float32))
+    tensor = open_checkpoint(tmp_path / "x.npz").tensors["x"]
+    tracemalloc.start()
+    try:
+        assert not tensor.read(slice(4000, 4010)).any()
+        assert tracemalloc.get_traced_memory()[1] < 8e6  # of 67 MB
+    finally:
+        tracemalloc.stop()
+
+
+@for_each(("field", "change"), [("file_size", 4), ("file_size", -4), ("file_size", 1 << 28), ("CRC", 1)])
+@pytest.mark.parametrize("many", [10, 1_000_000])  # unpacked as a whole, and in pieces
+def test_a_deflated_member_that_lies(field, change, many, tmp_path):
+    """Only the directory at the end of the file lies; the header of the array fits what it says."""
+    header = io.BytesIO()
+    claimed = many + change // 4 * (field == "file_size")
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (claimed,)})
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x.npy", header.getvalue() + bytes(4 * many))
+        info = file.infolist()[0]
+        setattr(info, field, getattr(info, field) + change)
+    with pytest.raises(QuantError, match="is damaged; save the file again"):  # a small one is unpacked with its header
+        open_checkpoint(tmp_path / "x.npz").tensors["x"].read(slice(0, 1))
+
+
+def test_a_compressed_tensor_that_must_be_rearranged_is_small(tmp_path, monkeypatch):
+    array = np.asfortranarray(np.zeros((300, 400), np.float32))
+    np.savez_compressed(tmp_path / "x.npz", x=array)
+    assert not open_checkpoint(tmp_path / "x.npz").tensors["x"].read().any()
+    monkeypatch.setattr(stored, "MAX_REARRANGED", array.nbytes - 1)
+    with pytest.raises(QuantError, match=r"takes 480\.0 kB from .* bytes; save it as a contiguous tensor, without compression"):
+        open_checkpoint(tmp_path / "x.npz")
+    np.savez(tmp_path / "x.npz", x=array)
+    assert not open_checkpoint(tmp_path / "x.npz").tensors["x"].read().any()
+
+
+def test_of_tensors_that_were_rearranged_the_last_are_kept(tmp_path, monkeypatch):
+    arrays = {f"x{i}": np.asfortranarray(np.full((20, 30), i, np.float32)) for i in range(5)}
+    np.savez(tmp_path / "x.npz", **arrays)
+    checkpoint = open_checkpoint(tmp_path / "x.npz")
+    sources = [piece.source for tensor in checkpoint.tensors.values() for piece in tensor.layout.pieces.values()]
+    monkeypatch.setattr(files, "MAX_KEPT", 2 * 2400)
+    for i, tensor in enumerate(checkpoint.tensors.values()):
+        assert (tensor.read(slice(3, 5)) == i).all()
+    assert [source._data is None for source in sources] == [True, True, True, False, False]
+    monkeypatch.setattr(files, "MAX_KEPT", 1)
+    assert (checkpoint.tensors["x0"].read() == 0).all()
+    assert [source._data is None for source in sources] == [False, True, True, True, True]

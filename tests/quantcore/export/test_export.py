@@ -25,25 +25,31 @@ CASES = [((4, 7), text) for text in SCHEMES] + [
 ]
 
 
-def result_of(shape, text):
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def result_of(shape, text, dtype=torch.float32):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    return qc.apply(x, qc.Scheme.parse(text))
+    return qc.apply(x.to(dtype), qc.Scheme.parse(text))
 
 
-@for_each(("shape", "text"), CASES)
-def test_npz_reads_back(shape, text):
-    result = result_of(shape, text)
+@for_each(("shape", "text", "dtype"), [(*case, dtype) for case in CASES for dtype in DTYPES])
+def test_npz_reads_back(shape, text, dtype):
+    result = result_of(shape, text, dtype)
     with np.load(io.BytesIO(to_npz(result)), allow_pickle=False) as file:
         assert qc.Scheme.parse(str(file["scheme"])) == result.scheme
-        assert set(file) == {"x", "codes", "scale", "zero_point", "dequantized", "scheme"}
+        assert getattr(torch, str(file["dtype"])) == dtype
+        assert set(file) == {"x", "codes", "scale", "zero_point", "dequantized", "scheme", "dtype"}
         for name, expected in arrays(result).items():
+            if expected.dtype == torch.bfloat16:
+                expected = expected.float()
             assert torch.equal(torch.from_numpy(file[name]), expected)
             assert file[name].dtype == expected.numpy().dtype
 
 
-@for_each(("shape", "text"), CASES)
-def test_safetensors_reads_back(shape, text, tmp_path):
-    result = result_of(shape, text)
+@for_each(("shape", "text", "dtype"), [(*case, dtype) for case in CASES for dtype in DTYPES])
+def test_safetensors_reads_back(shape, text, dtype, tmp_path):
+    result = result_of(shape, text, dtype)
     data = to_safetensors(result)
     read = safetensors.torch.load(data)
     assert read.keys() == arrays(result).keys()
@@ -53,6 +59,9 @@ def test_safetensors_reads_back(shape, text, tmp_path):
     (tmp_path / "result.safetensors").write_bytes(data)
     with safetensors.safe_open(tmp_path / "result.safetensors", "pt") as file:
         assert qc.Scheme.parse(file.metadata()["scheme"]) == result.scheme
+        assert file.metadata()["dtype"] == str(dtype).removeprefix("torch.")
+        assert file.get_tensor("x").dtype == dtype
+        assert torch.equal(qc.apply(file.get_tensor("x"), result.scheme).codes, result.codes)
 
 
 def test_files_take_a_tensor_that_is_not_row_major():

@@ -261,6 +261,13 @@ def test_every_lesson_of_the_catalogue_exists():
         assert step in {"", *LESSONS[lesson].steps}
 
 
+def test_no_two_mistakes_have_one_place():
+    every = [*catalogue.values()]
+    for ranks in ([m.in_answers.rank for m in every if m.in_answers], [m.in_codes.rank for m in every if m.in_codes]):
+        assert len(set(ranks)) == len(ranks)
+    assert sorted(case.number for m in every for case in m.cases) == list(range(1, len(MISTAKES) + 1))
+
+
 TIES = torch.arange(-40, 40).reshape(8, 10) / 4
 EVALUATED = {
     "half_away": "int4 given(1)", "half_up": "int4 given(1)", "toward_zero": "int4 given(1)", "floor": "int4 given(1)",

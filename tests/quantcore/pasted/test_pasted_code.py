@@ -11,9 +11,11 @@ import torch
 from grid import for_each
 
 import quantcore as qc
+from pages.shared.lesson_plan import LESSONS
+from quantcore import mistakes
 from quantcore.mistakes import CASES as MISTAKES
-from quantcore.mistakes import lines, run
-from quantcore.pasted import KINDS, MOST, intended, show_code
+from quantcore.mistakes import IN_SOURCE, lines, run
+from quantcore.pasted import MOST, intended, show_code
 from quantcore.pasted.on_tensor import block_of
 from quantcore.pasted.walk import evaluate, probes
 
@@ -60,7 +62,7 @@ def test_wrong_code_is_named_with_its_line(name):
         assert finding.source == text.split("\n")[finding.line - 1].strip()
         assert finding.what.endswith((".", "?"))
         assert finding.fix.endswith(".") or "…" in finding.fix
-        assert finding.kind in KINDS
+        assert finding.kind in IN_SOURCE
 
 
 def test_every_kind_is_met():
@@ -70,21 +72,23 @@ def test_every_kind_is_met():
     texts += ["s = x.abs().max() / 7\nq = torch.round(x / s).clamp(-128, 127)"]
     texts += ["s = (x.max() - x.min()) / 15\nz = -x.min() / s\nq = torch.round(x / s + z).clamp(0, 15)"]
     texts += ["z = torch.round(-x.min() / s).to(torch.uint8)\nq = (torch.round(x / s) + z).clamp(0, 255)"]
-    assert {f.kind for text in texts for f in read(text).findings} == set(KINDS)
+    assert {f.kind for text in texts for f in read(text).findings} == set(IN_SOURCE)
 
 
 def test_every_finding_leads_to_a_lesson():
-    assert {kind.step for kind in KINDS.values() if kind.lesson == "mistakes"} <= set(MISTAKES)
+    for name, kind in IN_SOURCE.items():
+        lesson, step = kind.lesson or mistakes.MISTAKES[name].lesson
+        assert step in ("", *LESSONS[lesson].steps), name
 
 
 # the mistakes found in each lesson's code, if not just the one it is named for
 LESSON = {
-    "wraps-per-tensor": {"zero-point-left-out", "cast-without-clamp"},
-    "wraps-per-column": {"zero-point-left-out", "cast-without-clamp"},
-    "wraps-per-group": {"zero-point-left-out", "cast-without-clamp"},
-    "clamp-of-another-type": {"clamp-bounds"},
+    "wraps-per-tensor": {"zero_point_left_out", "wrapped"},
+    "wraps-per-column": {"zero_point_left_out", "wrapped"},
+    "wraps-per-group": {"zero_point_left_out", "wrapped"},
+    "clamp-of-another-type": {"other_format"},
     "range-without-minimum": {"divisor"},
-    "zero-point-left-at-zero": {"zero-point-left-out"},
+    "zero-point-left-at-zero": {"zero_point_left_out"},
 }
 
 
@@ -94,13 +98,13 @@ def test_the_lesson_s_code_is_recognized(name):
     reading = read("\n".join(line.text for line in wrong))
     notes = name == "scale-in-float16"  # a note: whether it hurts depends on the tensor
     found = reading.notes if notes else reading.mistakes
-    expected = LESSON.get(name, {name})
-    assert {f.kind for f in found if f.kind != "zero-scale"} == expected
+    expected = LESSON.get(name) or {m.name for m in mistakes.MISTAKES.values() if MISTAKES[name] in m.cases}
+    assert {f.kind for f in found if f.kind != "zero_scale"} == expected
     if name != "range-without-minimum":  # its divisor is in a line that is the same in both versions
         assert any(wrong[f.line - 1].differs for f in found if f.kind in expected)
     reading = read("\n".join(line.text for line in right))
     assert named(reading.mistakes) == []
-    assert {f.kind for f in reading.notes} <= {"zero-scale", "cast-without-clamp"}
+    assert {f.kind for f in reading.notes} <= {"zero_scale", "wrapped"}
 
 
 @for_each("name", MISTAKES)
@@ -237,9 +241,9 @@ def test_bad_text_is_one_sentence(text, words):
 
 def test_prompts_and_python_2_are_read():
     text = "In [3]: s = x.max() / 127\n\nIn [4]: q = np.clip(np.round(x / s), -128, 127)\nprint q\nOut[4]: array([1, 2])"
-    assert named(read(text).mistakes) == [(1, "max-of-signed-values")]
+    assert named(read(text).mistakes) == [(1, "absolute_value")]
     text = ">>> def f(x):\n...     s = x.max() / 127\n...     return torch.round(x / s).clamp(-128, 127)\n>>> f(x)\ntensor([1.])"
-    assert named(read(text).mistakes) == [(2, "max-of-signed-values")]
+    assert named(read(text).mistakes) == [(2, "absolute_value")]
     assert named(read("    s = x.max() / 127\n    q = torch.round(x / s).clamp(-128, 127)").mistakes)
 
 
@@ -400,7 +404,7 @@ def test_what_is_said_of_a_divisor_is_so(divisor, zero):
 def test_the_values_that_are_said_to_wrap_do(scale, zero):
     text = f"s = {scale}\nq = (torch.round(x / s) + {zero}).to(torch.int8)"
     low, high = map(
-        float, re.search(r"values outside (\S+)\.\.(\S+) need", found(text, "cast-without-clamp")).groups()
+        float, re.search(r"values outside (\S+)\.\.(\S+) need", found(text, "wrapped")).groups()
     )
     inside = torch.tensor([low, high])
     outside = torch.tensor([low - scale, high + scale])
@@ -413,7 +417,7 @@ def test_the_values_that_are_said_to_wrap_do(scale, zero):
 def test_a_zero_point_of_another_range_is_said_with_its_codes():
     text = "s = (x.max() - x.min()) / 255\nz = torch.round(-x.min() / s)\nq = (torch.round(x / s) + z).clamp(-128, 127)"
     got, begin = re.search(
-        r"gets the code (-?\d+), but the codes begin at (-?\d+)", found(text, "zero-point-range")
+        r"gets the code (-?\d+), but the codes begin at (-?\d+)", found(text, "zero_point_range")
     ).groups()
     x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     scope = executed(text, x=x)
@@ -427,7 +431,7 @@ def test_the_shift_on_the_way_back_is_as_said():
         text, _ = marked(code_snippets.WRONG[name])
         scope = executed(text, x=x.numpy() if "np." in text else x)
         shift = np.asarray(scope["x_hat"]) - x.numpy()
-        what = found(text, "zero-point-forgotten" if times == 1 else "zero-point-added")
+        what = found(text, "zero_point_forgotten" if times == 1 else "zero_point_added")
         assert ("2 · zero_point · scale" in what) == (times == 2)
         assert np.allclose(
             shift, times * float(scope["zp"]) * float(scope["scale"]), atol=float(scope["scale"])
@@ -532,7 +536,7 @@ def test_what_only_looks_like_half_away_is_not():
     assert not read("s = x.abs().max() / 127\nq = torch.round(x / s) * torch.sign(x)").quantizers[1:]
     assert "dequantize" not in read("s = x.abs().max() / 127\nq = torch.round(x / s) * torch.sign(x)").summary
     (mistake,) = read(f"s = x.abs().max() / 127\nq = {magnitude}").mistakes
-    assert (mistake.line, mistake.kind) == (2, "truncated")
+    assert (mistake.line, mistake.kind) == (2, "toward_zero")
 
 
 # written otherwise than the snippets, with the (line, kind) of their mistakes
@@ -639,7 +643,7 @@ s = x.abs().max() / 127
 z = round(float(-x.min() / s))
 q = (torch.round(x / s) + z).clamp(0, 7)
 x_hat = q * s
-""", [(5, "zero-point-forgotten")]),
+""", [(5, "zero_point_forgotten")]),
     "codes of a mean": ("""
 y = x - x.mean()
 s = y.abs().max() / 127
@@ -672,7 +676,7 @@ import numpy as np
 s = (x.max() - x.min()) / 255
 zp = int(-128 - x.min() / s)
 q = np.clip(np.round(x / s) + zp, -128, 127).astype(np.int8)
-""", [(4, "zero-point-not-rounded")]),
+""", [(4, "zero_point_not_rounded")]),
     "dequant int8 arithmetic": ("""
 def quant(x):
     s = (x.max() - x.min()) / 255
@@ -681,23 +685,23 @@ def quant(x):
     return q, s, z
 def dequant(q, s, z):
     return (q - z) * s
-""", [(8, "dequantize-overflow")]),
+""", [(8, "dequantize_overflow")]),
     "floor in numpy": ("""
 import numpy as np
 s = np.abs(x).max() / 127
 q = np.floor(x / s).clip(-128, 127).astype('int8')
-""", [(4, 'truncated')]),
+""", [(4, "toward_zero")]),
     "in place by another method": ("""
 def f(x):
     x.abs_()
     s = x.max() / 255
     return torch.round(x / s).clamp(0, 255).to(torch.uint8)
-""", [(3, "clamp-in-place")]),
+""", [(3, "clamp_in_place")]),
     "max in function with default": ("""
 def absmax_quantize(x, n=8):
     s = x.max() / 127
     return (x / s).round().clamp(-127, 127).to(torch.int8)
-""", [(3, "max-of-signed-values")]),
+""", [(3, "absolute_value")]),
     "dequant missing z class": ("""
 class Q:
     def __init__(self, x):
@@ -709,11 +713,11 @@ class Q:
         return q * self.s
 c = Q(x)
 y = c.dequantize(c.quantize(x))
-""", [(9, "zero-point-forgotten")]),
+""", [(9, "zero_point_forgotten")]),
     "4d no keepdim": ("""
 s = w.abs().amax(dim=(1, 2, 3)) / 127
 q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
-""", [(2, "wrong-axis")]),
+""", [(2, "other_axis")]),
 }
 
 

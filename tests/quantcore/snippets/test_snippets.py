@@ -11,6 +11,7 @@ from grid import for_each
 from script_run import run
 
 import quantcore as qc
+from quantcore.export import to_npz
 from quantcore.range_setting import METHODS
 from quantcore.snippets import quantcore_script, torch_script
 from quantcore.snippets.snippets import scheme_source
@@ -199,6 +200,38 @@ def test_literal_keeps_every_bit(shape):
     assert names["x"].dtype == torch.float32
     assert names["x"].shape == x.shape
     assert names["x"].numpy().tobytes() == x.tobytes()
+
+
+@for_each("shape", [(), (3,), (20, 20)])
+@for_each("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_literal_keeps_every_bit_of_a_dtype(dtype, shape):
+    whole = torch.int64 if dtype == torch.float64 else torch.int16
+    x = torch.randint(-(2**15), 2**15, shape, dtype=whole, generator=torch.Generator().manual_seed(1)).view(dtype)
+    x = x.where(x.isfinite(), -0.0)
+    names = {}
+    exec(f"import torch, zlib, base64\nimport numpy as np\n{literal(x)}", names)
+    assert names["x"].dtype == dtype
+    assert torch.equal(names["x"].view(whole), x.view(whole))
+
+
+def test_a_large_tensor_is_read_in_its_dtype(tmp_path, monkeypatch):
+    x = sample((300, 129)).bfloat16()
+    result = qc.apply(x, qc.Scheme.parse("int4 per_channel(0) torchao"))
+    (tmp_path / "quantscope.npz").write_bytes(to_npz(result))
+    monkeypatch.chdir(tmp_path)
+    assert run(quantcore_script(literal(x), result))["x"].dtype == torch.bfloat16
+
+
+@for_each("dtype", [torch.bfloat16, torch.float16])
+@for_each("library", ["textbook", "torchao", "compressed_tensors", "hqq"])
+def test_quantcore_script_holds_in_a_dtype(library, dtype):
+    for shape in ((7, 12), (20, 24)):
+        x = sample(shape).to(dtype)
+        kind = "uint4" if library == "hqq" else "int8"
+        result = qc.apply(x, qc.Scheme.parse(f"{kind} asymmetric per_channel(0) {library}"))
+        names = run(quantcore_script(literal(x), result))
+        assert names["x"].dtype == dtype
+        assert torch.equal(names["codes"], result.codes)
 
 
 def test_numbers_survive_a_reader_that_goes_through_float64():

@@ -20,7 +20,7 @@ def stored(name, shape, dtype="F32", data=b""):
 
 def found_in(values, at_once=7):
     """What is flat in a weight whose rows arrive a few at a time."""
-    layout = plain("w", stored("w", values.shape, data=values.tobytes()))
+    layout = plain(stored("w", values.shape, data=values.tobytes())).layout()
     lines = FlatLines(layout)
     for start in range(0, len(values), at_once):
         lines.add(Box(layout, slice(start, min(start + at_once, len(values)))))

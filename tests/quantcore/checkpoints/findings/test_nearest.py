@@ -16,7 +16,7 @@ from quantcore.checkpoints.layouts.plain import plain
 
 
 def roundings(shape=(1000, 128), dtype=torch.float32):
-    return Roundings(plain("w", StoredTensor("w", "I8", shape, None, 0, math.prod(shape))), dtype)
+    return Roundings(plain(StoredTensor("w", "I8", shape, None, 0, math.prod(shape))).layout(), dtype)
 
 
 def beyond(*excesses):

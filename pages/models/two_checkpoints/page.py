@@ -3,8 +3,8 @@
 import streamlit as st
 
 from pages.models import keys, opening
-from pages.models.compare import controls, views
 from pages.models.opening import compared, examples
+from pages.models.two_checkpoints import controls, views
 from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link

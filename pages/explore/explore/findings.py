@@ -10,9 +10,8 @@ import quantcore as qc
 from pages.maps import four_maps
 from pages.shared import lesson_plan, messages
 from pages.shared.computing import cache, needs
-from pages.shared.state import link
 from pages.shared.state.selection import PageTensor
-from pages.sidebar import scheme_state
+from pages.sidebar import scheme_state, tensor_controls
 from quantcore.diagnosis import KINDS, MAX_BOXES, Box
 from quantcore.tensors import Generated
 
@@ -158,17 +157,16 @@ def load(kind: str) -> None:
     state: dict[str, Any] = dict.fromkeys(("cell", "rows", "cols", "at"), "")
     if kind in IMAGES:
         _, name, text = IMAGES[kind]
-        link.put(state | {"src": "example", "ex": name})
-        st.session_state[scheme_state.RANK] = 2
+        tensor_controls.choose("example", 2, state | {"ex": name})
         scheme_state.change_to(text)
         return
     example = KINDS[kind].example
+    source = "generate" if isinstance(example.tensor, Generated) else "paste"
     if isinstance(example.tensor, Generated):
         spec = example.tensor
-        state |= {"src": "generate", "dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}
+        state |= {"dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}
         state |= {"seed": spec.seed, **{f"{spec.distribution}_{n}": v for n, v in spec.values().items()}}
     else:
-        state |= {"src": "paste", "_pasted": example.tensor}
-    link.put(state)
-    st.session_state[scheme_state.RANK] = example.load().ndim
+        state |= {tensor_controls.PASTED: example.tensor}
+    tensor_controls.choose(source, example.load().ndim, state)
     scheme_state.change_to(qc.Scheme.parse(example.scheme))

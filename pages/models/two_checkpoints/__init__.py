@@ -1,11 +1,11 @@
 """Two checkpoints: which tensors of two differ, and by how much."""
 
 from pages.models import keys
-from pages.models.compare import controls
+from pages.models.two_checkpoints import controls
 from pages.shared.page import Page
 
 PAGE = Page(
-    script="models/compare/page.py",
+    script="models/two_checkpoints/page.py",
     title="Two checkpoints",
     icon="difference",
     url_path="compare-checkpoints",

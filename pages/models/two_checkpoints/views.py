@@ -11,11 +11,11 @@ import streamlit as st
 
 from pages.maps.places import index_text, span_text
 from pages.models import keys, opening
-from pages.models.compare import controls
-from pages.models.compare.controls import Chosen
 from pages.models.keys import CELL, COLUMNS, ROWS, SLOTS, TENSOR
 from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
+from pages.models.two_checkpoints import controls
+from pages.models.two_checkpoints.controls import Chosen
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.state import choice

@@ -17,6 +17,7 @@ from pages.shared.state import mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
 from pages.shared.state.selection import Current, PageTensor
 from pages.sidebar import scheme_state
+from quantcore import tensors
 from quantcore.granularity import block_name
 from quantcore.scheme import storage
 
@@ -42,12 +43,12 @@ def scheme_line(chosen: Current) -> None:
     pinned.button(row, chosen.scheme)
 
 
-def library_line(scheme: qc.Scheme) -> None:
-    """Draw one line on how the chosen library differs from the textbook."""
+def library_line(tensor: PageTensor, scheme: qc.Scheme) -> None:
+    """Draw one line on how the chosen library differs from the textbook for the tensor's dtype."""
     convention = scheme.convention
     if convention.name == qc.TEXTBOOK.name:
         return
-    phrases = qc.differences(scheme)
+    phrases = qc.differences(_in_dtype(scheme, tensor))
     summary = "; ".join(phrases) if phrases else "no difference for this scheme"
     full = html.escape(f"{summary}. Reproduces {convention.call}")
     st.html(
@@ -78,11 +79,12 @@ def _written(pattern: str, value: float) -> str:
 
 def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
     """Return the key figures of a result, as data."""
-    stored = storage(scheme, tensor.shape)
+    dtype, own = tensors.DTYPES[tensor.dtype], _in_dtype(scheme, tensor)
+    stored = storage(own, tensor.shape)
     bits = stored.bits_per_element
     shared = stored.scales + stored.zero_points
     sum_ = f"{stored.codes / stored.elements:.4g} for the code + {shared:,} / {stored.elements:,} for scales and zero points"
-    ratio = qc.compression_ratio(scheme, tensor.shape)
+    ratio = qc.compression_ratio(own, tensor.shape, 8 * dtype.itemsize)
     at = report.max_abs_error_index
     worst = "The largest |error|" + ("." if at is None else f", at element {at}.")
 
@@ -95,7 +97,7 @@ def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Fi
 
     counted = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
     clipped, sqnr = 100 * report.clipped_fraction, report.sqnr_db
-    size = "Size in float32 divided by the quantized size, including scales and zero points."
+    size = f"Size in {tensor.dtype} divided by the quantized size, including scales and zero points."
     return [
         Figure("SQNR", sqnr, qc.decibels(sqnr, 2), "{:+.2f} dB", True, about("sqnr_db", _SQNR)),
         error("MSE", "mse", "Mean squared error."),
@@ -105,6 +107,10 @@ def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Fi
         Figure("Compression", ratio, f"{ratio:.2f}×", "{:+.2f}×", True, size),
         Figure("Clipped", clipped, _written("{:.3g} %", clipped), "{:+.3g} %", False, counted),
     ]
+
+
+def _in_dtype(scheme: qc.Scheme, tensor: PageTensor) -> qc.Scheme:
+    return scheme.in_dtype(tensors.DTYPES[tensor.dtype])
 
 
 def draw(
@@ -122,7 +128,7 @@ def draw(
     """
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
-    facts = f"{shape} · {tensor.stored or 'float32'}"
+    facts = f"{shape} · {tensor.dtype}"
     st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     first = (
         f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}>'

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.compare import views
-from pages.models.compare.controls import Chosen
 from pages.models.opening import compared
+from pages.models.two_checkpoints import views
+from pages.models.two_checkpoints.controls import Chosen
 from pages.serving import settings
 from pages.serving.work.admission import Turn
 from pages.shared import tables
@@ -29,7 +29,7 @@ from quantcore.checkpoints.comparison import CheckpointComparison, by_harm
 PAGES = ROOT / "pages"
 
 
-def opened(original: Any, other: Any, page: str = "compare", **parameters: str) -> AppTest:
+def opened(original: Any, other: Any, page: str = "two_checkpoints", **parameters: str) -> AppTest:
     at = the_app()
     parameters |= {"ck_original": Path(original).name, "ck": Path(other).name}
     for key, value in parameters.items():
@@ -89,7 +89,7 @@ def results_of(pair: tuple[Path, Path]) -> list:
 def test_nothing_chosen() -> None:
     """An example is compared, live, and cards open it and the others with their originals."""
     at = the_app().run()
-    at = at.switch_page(str(PAGES / "models/compare/page.py")).run()
+    at = at.switch_page(str(PAGES / "models/two_checkpoints/page.py")).run()
     original, other = (open_checkpoint(EXAMPLES[name]) for name in ("chgnet", "chgnet-w4a16"))
     assert f"{len(other.tensors)} pairs compared" in " ".join(said(at.markdown))
     (card,) = [b for b in at.button if b.key == "_ck_card_minilm-gptq"]
@@ -217,7 +217,7 @@ def test_what_one_page_has_compared_nobody_compares_again(
     assert len(comparing) == 1
 
 
-@pytest.mark.parametrize("page", ["compare", "checkpoint"])
+@pytest.mark.parametrize("page", ["two_checkpoints", "checkpoint"])
 def test_a_comparison_lets_others_go_first_and_goes_on(
     pair: tuple[Path, Path], page: str, comparing: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.explore.quantize import findings, summary, tabs
+from pages.explore.explore import findings, summary, tabs
 from pages.maps import four_maps
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
@@ -16,7 +16,7 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=summary.scheme_l
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor and scheme and (result := unsupported.result(tensor, scheme)):
         with frame.notes:
-            summary.library_line(scheme)
+            summary.library_line(tensor, scheme)
         report = cache.report(tensor, scheme)
         summary_place = st.container(key="summary")
         findings_place = row(height=findings.HEIGHT, border=False, key="findings")

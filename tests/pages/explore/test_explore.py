@@ -17,7 +17,7 @@ from parts import some, some_rows
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.explore.quantize.summary import parameters as parameters_in_words
+from pages.explore.explore.summary import parameters as parameters_in_words
 from pages.shared.computing import cache
 from quantcore import tensors
 from quantcore.granularity.layout import block_name
@@ -914,9 +914,9 @@ def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(module: Any, name: str) -> None:
         compute = getattr(module, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **more: Any) -> Any:
             calls.append((name, *(str(getattr(arg, "scheme", arg)) for arg in args)))
-            return compute(*args)
+            return compute(*args, **more)
 
         monkeypatch.setattr(module, name, call)
 

@@ -1,10 +1,10 @@
 """Explore: what quantization does to a tensor, in four maps."""
 
-from pages.explore.quantize import tabs
+from pages.explore.explore import tabs
 from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page, While
 
 PAGE = Page(
-    script="explore/quantize/page.py",
+    script="explore/explore/page.py",
     title="Explore",
     icon="grid_view",
     url_path="",

@@ -1,0 +1,127 @@
+"""The program of an element: from x and the parameters of its block to its code q, and from q to its value x̂.
+
+u is what is rounded, v the code before it is brought into the format. What is given, such as s, is taken in the dtype that
+it has, as torch takes a scale of another dtype; each result is rounded to the dtype of its line.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+import torch
+
+from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention
+from quantcore.expressions import (
+    CLAMP,
+    EQUAL,
+    MAXIMUM,
+    WRAP,
+    Expression,
+    Name,
+    Number,
+    Where,
+    chain,
+    renamed,
+    rounded,
+)
+from quantcore.formats import Format
+from quantcore.numerics import Rounding, half_even
+from quantcore.programs.record import Program, ProgramLine
+
+U, V, DIVISOR = (Name(name) for name in ("u", "v", "divisor"))
+_X, _S, _Z, _MEAN = (Name(name) for name in ("x", "s", "z", "mean"))
+_LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
+DTYPE = {name: getattr(torch, name) for name in DTYPES}
+
+
+@lru_cache(maxsize=1024)
+def code_program(
+    fmt: Format,
+    c: Convention,
+    *,
+    stored: bool = False,
+    round_: Rounding = half_even,
+) -> Program:
+    """Return how an element becomes a code, from x, s, z and the mean; where a library stores 1/s, it is known.
+
+    Args:
+        c: the convention for its granularity and block.
+        stored: whether s was quantized itself, so that it may be 0.
+        round_: the convention's rule, or how it rounded one element.
+    """
+    return Program(_code(fmt, c, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5})
+
+
+@lru_cache(maxsize=1024)
+def value_program(fmt: Format, c: Convention, decoding: str = "") -> Program:
+    """Return how the value q of a code is dequantized, from s and z, and the numbers that a decoding names.
+
+    Args:
+        decoding: a key of `DECODINGS`; empty for that of the convention.
+    """
+    constants = {"1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
+    return Program(_value(c, decoding or decoding_of(c)), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
+
+
+def factor_of(program: Program) -> str:
+    """Return what x is multiplied or divided by: "1/s", "divisor" or "s"."""
+    names = frozenset().union(*(line.of.names for line in program.lines if line.name == "u"))
+    return next(name for name in ("1/s", "divisor", "s") if name in names)
+
+
+def decoding_of(c: Convention) -> str:
+    """Return the key of `DECODINGS` of a convention."""
+    return "shifted" if c.zero_point.is_min else c.decoding.decoding
+
+
+def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterator[ProgramLine]:
+    kernel, dtype = KERNELS[c.coding.kernel], DTYPE[c.coding.coding_dtype]
+    source = c.source("kernel")
+    if c.scale.center == "mean":
+        yield ProgramLine("x", _X - _MEAN, dtype, "the mean is subtracted", c.source("center"))
+    if c.scale.divisor != 1:
+        yield ProgramLine("x", _X / c.scale.divisor, dtype, "x is divided first", c.source("divisor"))
+    divisor: Expression = _S
+    for line in _divisor(c, dtype, stored):
+        divisor = DIVISOR
+        yield line
+    if kernel.inverse:
+        yield ProgramLine("1/s", Number(1.0) / divisor, dtype, "", source)
+    for at, step in enumerate(chain(kernel.unrounded)):
+        of = step.operation(U if at else _X, *step.operands[1:])
+        yield ProgramLine("u", renamed(of, "s", divisor), dtype, "", source)
+    last = U
+    if fmt.has_zero_point:
+        last = V
+        yield ProgramLine("v", rounded(round_)(U), dtype, "", c.source("rounding"))
+        if kernel.added is not None:
+            yield ProgramLine("v", V + kernel.added, dtype, "", source)
+    if c.coding.clamp_min:
+        yield ProgramLine(last.name, MAXIMUM(last, c.coding.clamp_min), dtype, "the smallest x / s")
+    if fmt.has_zero_point:
+        wraps = c.coding.overflow == "wrap"
+        of = WRAP(V, fmt.qmin - fmt.narrow, fmt.qmax) if wraps else CLAMP(V, fmt.qmin, fmt.qmax)
+        yield ProgramLine("q", of, torch.float32, "codes wrap around" if wraps else "", c.source("overflow"))
+
+
+def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[ProgramLine]:
+    """Compute what stands for s where x is divided, where that is not s."""
+    storage, s = c.storage, _S
+    if storage.min_divisor:
+        why = "the smallest divisor"
+        yield ProgramLine("divisor", MAXIMUM(s, storage.min_divisor), dtype, why, c.source("min_divisor"))
+        s = DIVISOR
+    if storage.e8m0_min_as:
+        of = Where(EQUAL(s, _LEAST_STORED), 1, Number(storage.e8m0_min_as), s)
+        yield ProgramLine("divisor", of, dtype, "the smallest scale", c.source("e8m0_min_as"))
+        s = DIVISOR
+    if stored and storage.zero_scale == "zero_codes":
+        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s)
+        yield ProgramLine("divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale"))
+
+
+def _value(c: Convention, decoding: str) -> Iterator[ProgramLine]:
+    dtype, last = (DTYPE[name] for name in (c.decoding.decoding_dtype, c.decoding.value_dtype))
+    yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", c.source("decoding"))
+    if last not in (dtype, torch.float32):
+        yield ProgramLine("x̂", Name("x̂"), last, "the value is cast", c.source("value_dtype"))
