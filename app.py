@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-# What imports leave is kept, so collecting garbage meanwhile finds nothing; `open_first_page` turns it on again
+# What imports leave is kept, so a collection meanwhile finds nothing; `open_first_page` turns it on again
 gc.disable()
 
 import plotly

@@ -1,7 +1,8 @@
 """The browser app.
 
-- ``explore``, ``compare``, ``models``, ``learn``: a section each, with a folder for each page, and what its pages share;
+- ``explore``, ``compare``, ``models``, ``learn``: a section each, with a folder per page, and what pages
+  share;
 - ``sidebar``, ``maps``, ``shared``, ``browser``: what pages are made of;
-- ``serving``: what surrounds them: settings, middleware, memory and the queue for heavy work, stores and hosts;
+- ``serving``: what surrounds them: settings, middleware, memory, the queue for heavy work, stores, hosts;
 - ``registry``: finds all pages; ``main.py``: what runs on every page.
 """

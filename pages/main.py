@@ -36,8 +36,9 @@ if not frame.is_lesson(page):
 before = link.raw_parameters()
 link.drop_unusable(KEYS - FREE_TEXT, REQUIRED)
 if page.url_path or (page.charts and page.charts.holds()):
-    # Before any figure: Plotly asks whether pandas has been imported, and fails if another run has only begun to. The first
-    # page draws neither figure nor table at first, and comes a third of a second earlier without it.
+    # Before any figure: Plotly asks whether pandas has been imported, and fails if another run has only begun
+    # to. The first page draws neither figure nor table at first, and comes a third of a second earlier
+    # without it.
     import_module("pandas")
 notice = st.container(key="qs_notice")
 with turn.of_run(notice):

@@ -43,7 +43,13 @@ _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
 
 
 def arrays(result: Quantized) -> dict[str, Tensor]:
-    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major, in their dtypes."""
+    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major, in their dtypes.
+
+    >>> import quantcore as qc
+    >>> result = qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme.parse("int4 per_channel(0)"))
+    >>> {name: tuple(array.shape) for name, array in arrays(result).items()}
+    {'x': (2, 2), 'codes': (2, 2), 'scale': (2, 1), 'zero_point': (2, 1), 'dequantized': (2, 2)}
+    """
     found = {
         "x": result.x.to(result.dtype),
         "codes": result.codes,
@@ -58,6 +64,12 @@ def to_npz(result: Quantized) -> bytes:
     """Return an uncompressed .npz file, which can be loaded with ``allow_pickle=False``.
 
     In addition to the arrays it contains ``scheme`` and ``dtype``, that of x, strings of shape ().
+
+    >>> import io
+    >>> import quantcore as qc
+    >>> data = to_npz(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> np.load(io.BytesIO(data))["codes"]
+    array([ 2, -3,  7], dtype=int8)
     """
     file = io.BytesIO()
     every = arrays(result).items()
@@ -69,7 +81,7 @@ def to_npz(result: Quantized) -> bytes:
 
 
 def to_safetensors(result: Quantized) -> bytes:
-    """Return a .safetensors file; its metadata contains the text of the scheme as ``scheme``, and the dtype of x."""
+    """Return a .safetensors file; its metadata has the scheme's text as ``scheme``, and the dtype of x."""
     return safetensors.torch.save(
         arrays(result), metadata={"scheme": str(result.scheme), "dtype": _dtype(result)}
     )
@@ -80,7 +92,7 @@ def _dtype(result: Quantized) -> str:
 
 
 def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """Return one line per row: floats with the fewest digits that round-trip as float32, integers as they are.
+    """Return one line per row: floats with the fewest digits that round-trip as float32, and integers.
 
     Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one
     line, a scalar one line with one number.

@@ -1,5 +1,7 @@
-"""Scripts for every page: the first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets,
-pasted images, pictures for slides, and runs that the browser asks for.
+"""Scripts for every page, in files beside this one.
+
+The first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets, pasted
+images, pictures for slides, and runs that the browser asks for.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,8 @@ from pages.browser import streamlit_dom
 from quantcore.figures import typography
 
 _HERE = Path(__file__).parent
-LOAD_PLOTLY = streamlit_dom.read(_HERE / "plotly.js")  # for components too, which may run before the other scripts
+# for components too, which may run before the other scripts
+LOAD_PLOTLY = streamlit_dom.read(_HERE / "plotly.js")
 _SCRIPT = "\n".join(
     streamlit_dom.read(_HERE / name)
     for name in (
@@ -33,9 +36,8 @@ _SCRIPT = "\n".join(
 _WHILE_LOADING = "\n".join(streamlit_dom.read(_HERE / name) for name in ("server.js", "refused.js"))
 _TYPE = {name: f"{px / typography.TEXT:g}rem" for name, px in typography.SCALE.items()}
 _TYPE |= {"family": typography.FAMILY, "mono": typography.MONO}
-_STYLE = f"html{{{';'.join(f'--qs-{name}:{value}' for name, value in _TYPE.items())}}}\n" + streamlit_dom.read(
-    _HERE / "scripts.css"
-)
+_VARIABLES = ";".join(f"--qs-{name}:{value}" for name, value in _TYPE.items())
+_STYLE = f"html{{{_VARIABLES}}}\n" + streamlit_dom.read(_HERE / "scripts.css")
 _PAGE_STYLE = f"<style>{streamlit_dom.read(_HERE / 'page.css')}</style>"
 _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
@@ -51,11 +53,13 @@ _RERUN = st.components.v2.component(
 
 
 WITHOUT_SIDEBAR = streamlit_dom.filled(
-    "@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:var(--qs-name) !important}}"
+    "@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}"
+    "%toolbar%{padding-left:var(--qs-name) !important}}"
 )
 # without :has(), whose marks on the elements would slow down every later change
 _SIDEBAR_TO_COME = streamlit_dom.filled(
-    "@media (min-width:769px){html:not(.qs-sidebar) %view%{box-sizing:border-box;padding-left:var(--qs-sidebar,263px)}}"
+    "@media (min-width:769px){"
+    "html:not(.qs-sidebar) %view%{box-sizing:border-box;padding-left:var(--qs-sidebar,263px)}}"
 )
 # each by itself: Streamlit's labels set their own visibility
 _ELEMENTS_TO_COME = streamlit_dom.filled(":is(%main%,%sidebar_content%) *{visibility:hidden !important}")
@@ -63,7 +67,7 @@ _served_in_head = False
 
 
 def serve_in_head() -> None:
-    """Note that this server inserts scripts and styles with `in_head`: its pages need not bring them again."""
+    """Note that this server inserts scripts and styles with `in_head`, so that its pages need not."""
     global _served_in_head
     _served_in_head = True
 
@@ -71,8 +75,9 @@ def serve_in_head() -> None:
 def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     """Return the page with our scripts and styles.
 
-    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the style of all
-    pages after the head, so that it overrides Streamlit's, and before the page, whose own style overrides it.
+    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the
+    style of all pages after the head, so that it overrides Streamlit's, and before that of the page, which
+    overrides it.
 
     Args:
         sidebar: whether the page opens with a sidebar; None if it is folded.

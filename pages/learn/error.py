@@ -20,8 +20,9 @@ words, picture = views.side_by_side(views.for_maps(3.2) if step == "yours" else 
 match step:
     case "signed":
         words.markdown(
-            "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to nearest "
-            "gives both signs about equally often; truncation does not. Within the range no error exceeds half a step."
+            "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to "
+            "nearest gives both signs about equally often; truncation does not. Within the range no error "
+            "exceeds half a step."
         )
         result = cache.result(FEW, SCHEME)
         error = result.error.numpy()
@@ -45,9 +46,9 @@ match step:
             views.formula(*views.lines(qc.trace(result, (worst,))))
     case "means":
         words.markdown(
-            "Signed errors cancel, so their magnitudes or their squares are summed. Squaring makes one large error "
-            "count as much as many small ones. The mean does not grow with the size of the tensor; the sum does. The "
-            "maximum depends only on the worst element."
+            "Signed errors cancel, so their magnitudes or their squares are summed. Squaring makes one "
+            "large error count as much as many small ones. The mean does not grow with the size of the "
+            "tensor; the sum does. The maximum depends only on the worst element."
         )
         report = cache.report(FEW, SCHEME)
         errors = cache.result(FEW, SCHEME).error.tolist()
@@ -64,9 +65,10 @@ match step:
             )
     case "sqnr":
         words.markdown(
-            "An error of 0.1 is negligible next to values of 100, but as large as a value of 0.1. **SQNR** divides the sum "
-            "of the squared values by the sum of the squared errors; 10 · log10 of that ratio is in decibels. Halving "
-            f"the step quarters the squared error, so one more bit gains about {10 * np.log10(4):.1f} dB."
+            "An error of 0.1 is negligible next to values of 100, but as large as a value of 0.1. **SQNR** "
+            "divides the sum of the squared values by the sum of the squared errors; 10 · log10 of that "
+            "ratio is in decibels. Halving the step quarters the squared error, so one more bit gains about "
+            f"{10 * np.log10(4):.1f} dB."
         )
         x, rows, before = cache.values(SPREAD), [], None
         for bits in range(2, 11):
@@ -86,8 +88,8 @@ match step:
     case "clipping":
         with words:
             st.markdown(
-                "A narrow range has a fine step but clips what lies outside; a wide one clips nothing but rounds "
-                "coarsely. Drag the range to the smallest MSE."
+                "A narrow range has a fine step but clips what lies outside; a wide one clips nothing but "
+                "rounds coarsely. Drag the range to the smallest MSE."
             )
             limit = st.slider(
                 "Range, % of max|x|", 2, 100, 100, 2, key="learn_error_limit", bind="query-params"
@@ -115,8 +117,8 @@ match step:
             )
     case "yours":
         words.markdown(
-            "Your tensor and scheme from the sidebar: try a percentile range and see how the error is split between "
-            "clipping and rounding."
+            "Your tensor and scheme from the sidebar: try a percentile range and see how the error is split "
+            "between clipping and rounding."
         )
         with words:
             choices.choose("Range", "range", choices.ranges())

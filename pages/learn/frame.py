@@ -1,8 +1,8 @@
 """The frame of a lesson: its steps, Previous and Next, the plan of a class, the sources.
 
-A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``. While
-the plan for a class is presented, the address names its part (``?plan=7``), and the lesson shows the step of
-that part with the question to the class, the time, and the way to the next part.
+A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
+While the plan for a class is presented, the address names its part (``?plan=7``), and the lesson shows the
+step of that part with the question to the class, the time, and the way to the next part.
 """
 
 import html
@@ -56,8 +56,8 @@ def _presented(name: str) -> Presented | None:
         return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(CLASS)):
         messages.warning(
-            f"The plan has parts 1 to {len(CLASS)}, and no part {text[:20]!r}: the lesson is shown without the plan. "
-            "Open a part from the overview."
+            f"The plan has parts 1 to {len(CLASS)}, and no part {text[:20]!r}: the lesson is shown without "
+            "the plan. Open a part from the overview."
         )
         return None
     index, key = int(text) - 1, step_key(name)
@@ -93,7 +93,8 @@ def _ask(now: Presented) -> None:
     begin, end = _BEGINS[now.part : now.part + 2]
     st.html(
         f'<p class="qs-ask"><span>{html.escape(said)}</span><small>{span(now.part)} of {MINUTES} min · '
-        f'<span class="qs-clock" role="timer" title="Click to set the clock to minute {begin}" data-begin="{begin}" '
+        f'<span class="qs-clock" role="timer" title="Click to set the clock to minute {begin}" '
+        f'data-begin="{begin}" '
         f'data-end="{end}"></span></small></p>'
     )
 
@@ -170,7 +171,7 @@ def _arrow(direction: int) -> str:
 
 
 def _go(name: str, direction: int) -> None:
-    """Go to the next or previous step (a callback): from the one that is current then, after a quick second press too."""
+    """Go to the next or previous step (a callback), from the one that is current then."""
     steps, key = list(LESSONS[name].steps), step_key(name)
     there = steps.index(st.session_state.get(key) or steps[0]) + direction
     st.session_state[key] = steps[max(0, min(there, len(steps) - 1))]

@@ -88,9 +88,10 @@ match step:
         zeros = int((np.delete(result.dequantized.numpy(), outlier, 0) == 0).sum())
         others = X.size - X.shape[1]
         words.markdown(
-            f"Row {outlier} reaches {reach.max():g}, the other rows at most {np.delete(reach, outlier).max():g}. A single "
-            f"scale must cover {reach.max():g}, so its step is {float(result.scale):.3g}: "
-            f"{'all' if zeros == others else f'{zeros} of the'} {others} elements of the other rows become 0."
+            f"Row {outlier} reaches {reach.max():g}, the other rows at most "
+            f"{np.delete(reach, outlier).max():g}. A single scale must cover {reach.max():g}, so its step is "
+            f"{float(result.scale):.3g}: {'all' if zeros == others else f'{zeros} of the'} {others} elements "
+            "of the other rows become 0."
         )
         with words:
             key_figures(result, report)
@@ -101,25 +102,26 @@ match step:
             )
     case "rows":
         words.markdown(
-            "**per-channel, axis 0**: axis 0 indexes the rows, so each row has its own scale. The maximum is taken "
-            "along the *other* axis; `keepdim` keeps that axis with length 1, so (4, 6) becomes (4, 1). In x / s, "
-            "broadcasting repeats that column 6 times: every element is divided by the scale of its row."
+            "**per-channel, axis 0**: axis 0 indexes the rows, so each row has its own scale. The maximum "
+            "is taken along the *other* axis; `keepdim` keeps that axis with length 1, so (4, 6) becomes "
+            "(4, 1). In x / s, broadcasting repeats that column 6 times: every element is divided by the "
+            "scale of its row."
         )
         broadcast(0)
     case "columns":
         gains = [found(qc.PerChannel(a))[1].sqnr_db - found(qc.PerTensor())[1].sqnr_db for a in (1, 0)]
         words.markdown(
-            "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is repeated over the 4 rows. Every "
-            f"column contains a value of the large row, so one scale per column gains only {gains[0]:.1f} dB over "
-            f"per-tensor; one per row gains {gains[1]:.1f} dB. The right axis depends on the data: for the weights of "
-            "a linear layer it is usually that of the outputs, axis 0."
+            "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is repeated over the 4 "
+            "rows. Every column contains a value of the large row, so one scale per column gains only "
+            f"{gains[0]:.1f} dB over per-tensor; one per row gains {gains[1]:.1f} dB. The right axis depends "
+            "on the data: for the weights of a linear layer it is usually that of the outputs, axis 0."
         )
         broadcast(1)
     case "trap":
         words.markdown(
-            "Broadcasting aligns shapes **from the right**: a scale of shape (n,) is read as (1, n), one per column. With "
-            "a square tensor nothing fails, and the scales of the rows silently divide the columns. Use shape (n, 1), "
-            "or `keepdim`."
+            "Broadcasting aligns shapes **from the right**: a scale of shape (n,) is read as (1, n), one "
+            "per column. With a square tensor nothing fails, and the scales of the rows silently divide the "
+            "columns. Use shape (n, 1), or `keepdim`."
         )
         square = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
         scales = np.array([1, 5, 10], np.float32)
@@ -146,9 +148,9 @@ match step:
     case "groups":
         with words:
             st.markdown(
-                "A **group** is a run of neighbors along an axis, finer than a channel: a large value costs precision "
-                "only within its group. There is one scale per group: groups of 3 along axis 1 of (4, 6) have "
-                "scales of shape (4, 2)."
+                "A **group** is a run of neighbors along an axis, finer than a channel: a large value costs "
+                "precision only within its group. There is one scale per group: groups of 3 along axis 1 of "
+                "(4, 6) have scales of shape (4, 2)."
             )
             size = st.segmented_control("Group size", [1, 2, 3, 6], default=3, key="learn_granularity_size",
                                         required=True, bind="query-params")  # fmt: skip
@@ -156,9 +158,9 @@ match step:
     case "blocks":
         with words:
             st.markdown(
-                "A **block** is a rectangle: neighbors along both axes share a scale. DeepSeek-V3 stores its weights in "
-                "blocks of 128 × 128. A row is the block (1, 6), a group of 3 the block (1, 3), the whole tensor the "
-                "block (4, 6); there is one scale per block."
+                "A **block** is a rectangle: neighbors along both axes share a scale. DeepSeek-V3 stores "
+                "its weights in blocks of 128 × 128. A row is the block (1, 6), a group of 3 the block (1, "
+                "3), the whole tensor the block (4, 6); there is one scale per block."
             )
             rows, columns = st.columns(2)
         down = rows.segmented_control("Rows of a block", [1, 2, 4], default=2, key="learn_granularity_down",
@@ -175,13 +177,18 @@ match step:
             kind: qc.bits_per_element(qc.Scheme(BITS, granularity=g), shape) for kind, g in of_layer.items()
         }
         words.markdown(
-            "A scale takes 32 bits (float32), shared by the elements of its block: **bits per element = bits per code "
-            f"+ 32 / elements per block**. With {X.size} elements, scales are expensive. In a layer of 4096 × 4096, one "
-            f"scale per row costs {large['row'] - BITS.bits:.2g} bits per element, one per group of 32 costs "
-            f"{large['group of 32'] - BITS.bits:.2g}."
+            "A scale takes 32 bits (float32), shared by the elements of its block: **bits per element = "
+            f"bits per code + 32 / elements per block**. With {X.size} elements, scales are expensive. In a "
+            f"layer of 4096 × 4096, one scale per row costs {large['row'] - BITS.bits:.2g} bits per element, "
+            f"one per group of 32 costs {large['group of 32'] - BITS.bits:.2g}."
         )
-        kinds: dict[str, qc.Granularity] = {"tensor": qc.PerTensor(), "row (axis 0)": qc.PerChannel(0), "column (axis 1)": qc.PerChannel(1),
-                 "group of 3": qc.PerGroup(3, 1), "block of 2 × 3": qc.PerBlock((2, 3))}  # fmt: skip
+        kinds: dict[str, qc.Granularity] = {
+            "tensor": qc.PerTensor(),
+            "row (axis 0)": qc.PerChannel(0),
+            "column (axis 1)": qc.PerChannel(1),
+            "group of 3": qc.PerGroup(3, 1),
+            "block of 2 × 3": qc.PerBlock((2, 3)),
+        }
         for name, kind in kinds.items():
             result, report = found(kind)
             costs.append(
@@ -204,8 +211,8 @@ match step:
             )
     case "yours":
         words.markdown(
-            "Your tensor and scheme from the sidebar: choose which elements share a scale. Lines separate the blocks; "
-            "the dashed frame marks the block of the chosen element."
+            "Your tensor and scheme from the sidebar: choose which elements share a scale. Lines separate "
+            "the blocks; the dashed frame marks the block of the chosen element."
         )
         if tensor := selection.get().tensor:
             with words:

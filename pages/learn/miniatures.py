@@ -35,11 +35,13 @@ def _of(name: str, theme: str) -> str:
         "ptq_or_qat": _staircase,
     }
     ink, line, fill, dim = (colors[theme] for colors in (style.INK, style.LINE, style.FILL, style.DIM))
-    rules = f"""path{{fill:none;stroke-width:2}} .ink{{stroke:{ink}}} .dim{{stroke:{dim};stroke-width:1}} .line{{stroke:{line}}}
-.curve{{stroke:{fill}}} circle{{fill:{fill}}} .cell{{fill:none;stroke:{dim}}} .wrong{{fill:{line};stroke:{line}}}
-.code{{fill:{fill};fill-opacity:.2}} .text{{fill:{dim}}} text{{fill:{ink};font:12px sans-serif;text-anchor:middle}}"""
+    rules = f"""path{{fill:none;stroke-width:2}} .ink{{stroke:{ink}}} .dim{{stroke:{dim};stroke-width:1}}
+.line{{stroke:{line}}} .curve{{stroke:{fill}}} circle{{fill:{fill}}} .cell{{fill:none;stroke:{dim}}}
+.wrong{{fill:{line};stroke:{line}}} .code{{fill:{fill};fill-opacity:.2}} .text{{fill:{dim}}}
+text{{fill:{ink};font:12px sans-serif;text-anchor:middle}}"""
     drawing = "".join(drawings[name]())
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}"><style>{rules}</style>{drawing}</svg>'
+    size = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}"'
+    svg = f"<svg {size}><style>{rules}</style>{drawing}</svg>"
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 

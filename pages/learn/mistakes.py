@@ -80,8 +80,8 @@ def outcome_tables(
 
 def tensor() -> tuple[str, torch.Tensor | None]:
     """Return the key of the visitor's tensor and the part used; "" and None for the mistake's own tensor."""
-    mine = st.toggle("Use my tensor", key="learn_mistakes_mine", bind="query-params",
-                     help=f"Runs the code on the first {SIDE} rows and columns of the tensor in the sidebar")  # fmt: skip
+    hint = f"Runs the code on the first {SIDE} rows and columns of the tensor in the sidebar"
+    mine = st.toggle("Use my tensor", key="learn_mistakes_mine", bind="query-params", help=hint)
     chosen = views.yours() if mine else None
     if chosen is None:
         return "", None
@@ -168,6 +168,7 @@ else:
                     icon=":material/manage_search:",
                     on_click=match_fields.open_match,
                     args=(comparison.x.numpy(), comparison.wrong.codes.numpy()),
-                    help="Opens Compare → Match with this tensor and these codes; Match names the mistake from them alone",
+                    help="Opens Compare → Match with this tensor and these codes; Match names the mistake "
+                    "from them alone",
                 )
 frame.foot(CASES[step].source.rstrip("."))

@@ -1,4 +1,4 @@
-"""All lessons, with a miniature, their subjects, durations and one's progress, and a plan for a class of one hour."""
+"""All lessons, with a miniature, subjects, duration and progress, and a plan for a class of one hour."""
 
 import html
 
@@ -32,9 +32,9 @@ with lessons, st.container(key="learn_cards"):
 
 with plan:
     st.markdown(
-        "Open a part to present it: the step then shows the question to the class and the time, and **Next** leads to the "
-        "next part of the plan; so do the keys PageDown and → of a keyboard or a clicker, PageUp and ← lead back. "
-        "**Large**, in the header, enlarges text and figures on every page."
+        "Open a part to present it: the step then shows the question to the class and the time, and "
+        "**Next** leads to the next part of the plan; so do the keys PageDown and → of a keyboard or a "
+        "clicker, PageUp and ← lead back. **Large**, in the header, enlarges text and figures on every page."
     )
     with st.container(key="learn_plan", gap=None):
         for index, part in enumerate(CLASS):
@@ -46,9 +46,9 @@ with plan:
                 frame.link_to(part.lesson, label, key, frame.part_query(index))
             ask.markdown(part.ask)
     st.markdown(
-        "- **Link**, in the header, copies the address of the current view, without Large. Anyone who opens it sees the same "
-        "step and settings; below it stands a QR code for phones.\n"
-        "- In *Class*, students answer on their phones, and the projector shows their answers, and why wrong ones are given.\n"
-        "- In *Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
+        "- **Link**, in the header, copies the address of the current view, without Large. Anyone who opens "
+        "it sees the same step and settings; below it stands a QR code for phones.\n- In *Class*, students "
+        "answer on their phones, and the projector shows their answers, and why wrong ones are given.\n- In "
+        "*Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
         "session."
     )

@@ -41,7 +41,8 @@ def question(
         whole = result.scale.numel() == 1
         blocks.setdefault(t.block, (place, "the tensor" if whole else block_name(t.bounds, result.x.shape)))
     what = step.replace("_", " ")
-    return list(blocks), [f"{what} of {name}" for _, name in blocks.values()], [place for place, _ in blocks.values()]
+    names = [f"{what} of {name}" for _, name in blocks.values()]
+    return list(blocks), names, [place for place, _ in blocks.values()]
 
 
 def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> None:
@@ -59,7 +60,7 @@ def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> Non
 
 
 def ask(key: str, names: list[str], under: bool) -> list[str] | None:
-    """Draw a field for each answer, ``under`` the cells or with its name; return the answers once Check is pressed."""
+    """Draw a field per answer, ``under`` the cells or with its name; return the answers at Check."""
     with st.form(f"learn_predict_form_{key}", border=False):
         with answers("typed", under):
             columns = st.columns(len(names) if under else max(4, len(names)), gap="xsmall")
@@ -99,8 +100,8 @@ def tell(marks: list[prediction.Mark], names: list[str], key: str, revealed: boo
     for m, name in zip(marks, names, strict=True):
         if m.sentence:
             st.markdown(
-                f"- {messages.plain(name)}, your answer {messages.plain(m.typed)}. **{m.kind.capitalize()}.** "
-                f"{messages.plain(m.sentence)}"
+                f"- {messages.plain(name)}, your answer {messages.plain(m.typed)}. "
+                f"**{m.kind.capitalize()}.** {messages.plain(m.sentence)}"
             )
 
 
@@ -138,17 +139,21 @@ def hands(step: str, result: qc.Quantized, places: list[tuple[int, ...]], names:
         for i, (row, label) in enumerate(zip(rows, labels, strict=True))
     ]
     total = sum(counts)
-    reasons = [f" · **{m.kind.capitalize()}.** {messages.plain(m.sentence)}" if revealed else "" for m in marks]
+    reasons = [
+        f" · **{m.kind.capitalize()}.** {messages.plain(m.sentence)}" if revealed else "" for m in marks
+    ]
     for row, label, count, why in zip(rows, labels, counts, [*reasons, ""], strict=True):
-        row[1].progress(count / total if total else 0.0, f"**{messages.plain(label)}** · {count} of {total}{why}")
+        row[1].progress(
+            count / total if total else 0.0, f"**{messages.plain(label)}** · {count} of {total}{why}"
+        )
 
 
 step = frame.head("predict")
 words, picture = views.side_by_side((1, 2))
 with words:
     facts = st.container()
-    mine = st.toggle("Use my tensor", key="learn_predict_mine", bind="query-params",
-                     help="Asks about the tensor and range in the sidebar instead of a practice tensor")  # fmt: skip
+    hint = "Asks about the tensor and range in the sidebar instead of a practice tensor"
+    mine = st.toggle("Use my tensor", key="learn_predict_mine", bind="query-params", help=hint)
     left, right = st.columns(2)
     seed = left.number_input("Seed", 0, 2**31, 0, key=SEED, bind="query-params", disabled=mine,
                              help="Everyone with the same seed gets the same tensor")  # fmt: skip
@@ -182,7 +187,8 @@ if chosen := views.yours():
             st.session_state[ASKED], st.session_state[CELL] = asked, ""
         under = step == "codes"
         with picture:
-            cells.draw([cells.MarkedTable("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)
+            table = cells.MarkedTable("x", part, lit, title, first=first)
+            cells.draw([table], "learn_predict_x", fill=0.5, even=under)
             typed = ask(key, names, under)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = prediction.mark(result, step, places, typed)

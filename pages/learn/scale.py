@@ -32,12 +32,13 @@ if step not in ("bits", "yours"):
 match step:
     case "marks":
         words.markdown(
-            f"A thermometer with {bits} bits has {codes} marks, numbered from 0. Between them lie {codes - 1} steps "
-            "of equal width. That width is the **scale**."
+            f"A thermometer with {bits} bits has {codes} marks, numbered from 0. Between them lie "
+            f"{codes - 1} steps of equal width. That width is the **scale**."
         )
     case "code":
         words.markdown(
-            f"Divide the reading by the scale, here {scale:.6g} °C, to count it in steps. Round to the nearest integer"
+            f"Divide the reading by the scale, here {scale:.6g} °C, to count it in steps. Round to the "
+            "nearest integer"
             + (f", and add {zero}, the code of 0 °C, where the count starts" if zero else "")
             + ": that is the **code**, and only the code is stored."
         )
@@ -45,12 +46,14 @@ match step:
         words.markdown(
             (f"Subtract {zero}, the code of 0 °C, and multiply" if zero else "Multiply the code")
             + " by the scale. That gives the mark, x̂, not the reading: where the reading lay "
-            f"between two marks is lost. Within the range the error is at most half a step, {scale / 2:.4g} °C."
+            "between two marks is lost. Within the range the error is at most half a step, "
+            f"{scale / 2:.4g} °C."
         )
     case "range":
         words.markdown(
-            "Lower the highest mark. A reading above it gets the code of that mark, however far away it is: that is "
-            "**clipping**. Within the range the error is a sawtooth of ± half a step; outside, it grows without bound."
+            "Lower the highest mark. A reading above it gets the code of that mark, however far away it is: "
+            "that is **clipping**. Within the range the error is a sawtooth of ± half a step; outside, it "
+            "grows without bound."
         )
         with words:
             views.figures(
@@ -62,8 +65,8 @@ match step:
             views.figure(lessons.error_against_x(result, **frame.plot_style()), "learn_scale_error")
     case "bits":
         words.markdown(
-            "Each additional bit doubles the number of codes and so nearly halves the step. Rounding alone is off by at "
-            "most half a step."
+            "Each additional bit doubles the number of codes and so nearly halves the step. Rounding alone "
+            "is off by at most half a step."
         )
         rows = []
         for n in range(2, 9):
@@ -94,7 +97,8 @@ if step in ("marks", "code", "back"):
         views.figure(shown, "learn_scale_line")
         if step == "marks":
             views.formula(
-                f"{'scale s':<14} (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} °C"
+                f"{'scale s':<14} (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} "
+                "°C"
             )
         else:
             ends = ("x", "code q") if step == "code" else ("x", "")

@@ -42,7 +42,7 @@ def yours() -> tuple[PageTensor, qc.Scheme] | None:
 
 
 def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return the places for a step's text and controls, and next to them for its figure; ``widths``: relative."""
+    """Return the places for a step's text and controls, and for its figure; ``widths``: relative."""
     columns = st.columns(widths, gap="medium")
     return columns[0].container(key="lesson_control"), columns[1].container(key="lesson_picture")
 
@@ -140,7 +140,7 @@ def figures(*shown: tuple[str, str]) -> None:
 
 
 def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
-    """Draw a table of few rows; in large mode, without a figure beside it, it takes the height that the window leaves it.
+    """Draw a table of few rows; in large mode, without a figure beside it, it takes the height that is left.
 
     Args:
         key: tells two tables of a step apart.
@@ -157,8 +157,8 @@ def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True)
     """Write an element's arithmetic as lines, from step ``first`` to the next whose name begins ``last``.
 
     Args:
-        zero_point: whether it is known already; if not, a zero point of 0 is left out, and another one is called what
-            it is, the code of 0.
+        zero_point: whether it is known already; if not, a zero point of 0 is left out, and another one is
+            called what it is, the code of 0.
     """
     steps = t.steps()
     if not zero_point:
@@ -180,7 +180,8 @@ def formula(*lines: str, narrow: bool = False) -> None:
         narrow: for a narrow place, where the formulas are not aligned, but their names are dimmed.
     """
     parts = [arithmetic.parted(line) if narrow else ("", line) for line in lines]
-    rows = "\n".join(f"<span>{name and f'<i>{html.escape(name)}</i> '}{html.escape(rest)}</span>" for name, rest in parts)
+    named = [(name and f"<i>{html.escape(name)}</i> ", html.escape(rest)) for name, rest in parts]
+    rows = "\n".join(f"<span>{name}{rest}</span>" for name, rest in named)
     st.html(f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>')
 
 

@@ -40,16 +40,16 @@ words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2,
 match step:
     case "symmetric":
         words.markdown(
-            "**Symmetric**: the range is ±max|x|, and code 0 stands for 0, so the zero point is 0. Weights usually "
-            "lie about equally on both sides of 0, so both halves of the codes are used."
+            "**Symmetric**: the range is ±max|x|, and code 0 stands for 0, so the zero point is 0. Weights "
+            "usually lie about equally on both sides of 0, so both halves of the codes are used."
         )
         with picture:
             result = line("weights", WEIGHTS, SYMMETRIC)
             views.formula(*views.lines(qc.trace(result, (3,))))
     case "one-sided":
         words.markdown(
-            "After a ReLU no value is negative. A symmetric range still reaches as far below 0 as above it, but the "
-            "codes below 0 are never used."
+            "After a ReLU no value is negative. A symmetric range still reaches as far below 0 as above it, "
+            "but the codes below 0 are never used."
         )
         with picture:
             result = line("relu", RELU, SYMMETRIC)
@@ -63,8 +63,9 @@ match step:
     case "asymmetric":
         with words:
             st.markdown(
-                "**Asymmetric**: the range runs from low to high. The **zero point** z is the code of 0: x / s counts "
-                "steps from 0, and z is the code where that count starts. Drag both ends of the range."
+                "**Asymmetric**: the range runs from low to high. The **zero point** z is the code of 0: x "
+                "/ s counts steps from 0, and z is the code where that count starts. Drag both ends of the "
+                "range."
             )
             low = st.slider("Low", -5.0, 0.0, -1.0, 0.1, key="learn_zero_point_low", bind="query-params")
             high = st.slider("High", 0.1, 5.0, 4.6, 0.1, key="learn_zero_point_high", bind="query-params")
@@ -73,9 +74,10 @@ match step:
             views.formula(*views.lines(qc.trace(result, (5,))))
     case "zero":
         words.markdown(
-            "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, all of them would have "
-            "the same error. So the range is widened to include 0, and z is rounded to an integer: then (z - z) · s is "
-            "exactly 0. These values lie far from 0, so the codes between 0 and the lowest of them are wasted."
+            "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, all of them "
+            "would have the same error. So the range is widened to include 0, and z is rounded to an "
+            "integer: then (z - z) · s is exactly 0. These values lie far from 0, so the codes between 0 "
+            "and the lowest of them are wasted."
         )
         with picture:
             result = line("far", FAR, ASYMMETRIC)
@@ -93,21 +95,23 @@ match step:
         for name, tensor in (KINDS | ({"your tensor": chosen[0]} if chosen else {})).items():
             both = {what: decibels(tensor, scheme) for what, scheme in SCHEMES.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
-            row = {"values, in int4 per-tensor": name} | {f"SQNR, {what}": qc.decibels(db) for what, db in both.items()}
+            row = {"values, in int4 per-tensor": name} | {
+                f"SQNR, {what}": qc.decibels(db) for what, db in both.items()
+            }
             z = cache.result(tensor, ASYMMETRIC).zero_point
             rows.append(row | {"zero point, asymmetric": "" if z is None else str(int(z.flatten()[0]))})
         around, relu = list(gains.values())[:2]
         place.markdown(
-            f"On data around 0 the two differ little (asymmetric {around:+.1f} dB), and symmetric has no zero point to "
-            f"store or subtract. On one-sided data the asymmetric step is about half as wide ({relu:+.1f} dB). So "
-            "weights are usually symmetric, activations asymmetric."
+            f"On data around 0 the two differ little (asymmetric {around:+.1f} dB), and symmetric has no "
+            "zero point to store or subtract. On one-sided data the asymmetric step is about half as wide "
+            f"({relu:+.1f} dB). So weights are usually symmetric, activations asymmetric."
         )
         with picture:
             views.table(rows)
     case "yours":
         words.markdown(
-            "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric and see which codes are "
-            "used. Click a cell to follow its arithmetic."
+            "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric and see which "
+            "codes are used. Click a cell to follow its arithmetic."
         )
         with words:
             choices.choose("Symmetry", "symmetry", choices.symmetry())

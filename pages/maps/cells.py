@@ -27,7 +27,8 @@ class MarkedTable:
     """A table of at most two axes.
 
     Attributes:
-        marks: of each cell: wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default).
+        marks: of each cell: wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the
+            default).
         note: after the title.
         index: whether rows and columns are numbered; with one axis, its elements are.
         first: the number of the first row.
@@ -57,9 +58,9 @@ def draw(
 
     Args:
         on_pick: called with row and column of a picked cell.
-        fill: the fraction of the height from their top to the bottom of the window that the tables fill, as large as
-            they can; 0: they are as large as text.
-        even: all columns are equally wide and take the whole width, so that tables and fields below each other align.
+        fill: the fraction of the height from their top to the bottom of the window that the tables fill, as
+            large as they can; 0: they are as large as text.
+        even: all columns are equally wide and take the whole width: tables and fields below each other align.
     """
 
     def picked() -> None:

@@ -30,8 +30,10 @@ def base() -> str:
 
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
-    html='<div class="qs-maps qs-empty" tabindex="0" role="application"><canvas aria-hidden="true"></canvas><div class="qs-plot" aria-hidden="true"></div>\n'
-    '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
+    html='<div class="qs-maps qs-empty" tabindex="0" role="application"><canvas aria-hidden="true"></canvas>'
+    '<div class="qs-plot" aria-hidden="true"></div>\n'
+    '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div>'
+    '<section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre><small></small></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
     js="\n".join([scripts.LOAD_PLOTLY, *map(streamlit_dom.read, _DRAWING)]),
@@ -77,7 +79,7 @@ def four_maps(
         sent["number"] = number(sent)
         _COMPONENT(
             key=key,
-            # in a list: of each value of a dict Streamlit asks whether it is a data frame, for which it imports pandas
+            # in a list: Streamlit asks of each value of a dict whether it is a data frame, and imports pandas
             data=[sent],
             # for as long as the session is kept, Streamlit holds what a callback holds: never a tensor
             on_picked_change=partial(_picked, key, picture.view, picture.shape, on_pick),
@@ -95,9 +97,7 @@ def four_maps(
         st.caption(legend)
 
 
-def _picked(
-    key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]
-) -> None:
+def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]) -> None:
     if st.session_state[key].picked:
         on_pick(element(view, shape, *map(int, st.session_state[key].picked)))
 

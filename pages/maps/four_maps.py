@@ -1,6 +1,5 @@
 """The four maps, with controls for the part of the tensor shown and the chosen element."""
 
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -25,7 +24,7 @@ KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 def controls(
     tensor: PageTensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator
 ) -> tuple[View | None, ElementArithmetic]:
-    """Draw the controls under the maps; return the view (None if the input is invalid) and the arithmetic of the element.
+    """Draw the controls under the maps; return the view (None if invalid) and the element's arithmetic.
 
     Args:
         place: where the maps will be, for errors in the input.
@@ -109,17 +108,28 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps: overlays, element, visible part."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
-            "Block borders", key="borders", help="Draw lines between the blocks that share a scale", bind="query-params"
+            "Block borders",
+            key="borders",
+            help="Draw lines between the blocks that share a scale",
+            bind="query-params",
         )
-        st.checkbox("Numbers", True, key="numbers", help="Show numbers in the cells where they fit", bind="query-params")
+        st.checkbox(
+            "Numbers",
+            True,
+            key="numbers",
+            help="Show numbers in the cells where they fit",
+            bind="query-params",
+        )
         if st.session_state.get(pinned.PIN):
-            hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with the pinned scheme"
+            hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with "
+            hint += "the pinned scheme"
             st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, bind="query-params")
         st.text_input(
             "Element",
             key="cell",
             placeholder=index_text(worst),
-            help="Index of the element whose arithmetic is shown; empty: the worst, if any. Click a cell to fill it in.",
+            help="Index of the element whose arithmetic is shown; empty: the worst, if any. Click a cell to "
+            "fill it in.",
             width=180,
             bind="query-params",
         )
@@ -145,9 +155,17 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
         return None, ()
     axes = list(range(rank))
     # empty means the last two axes, so the link need not name them
-    st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, bind="query-params")
     st.selectbox(
-        "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, bind="query-params"
+        "Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, bind="query-params"
+    )
+    st.selectbox(
+        "Columns along axis",
+        axes,
+        None,
+        key="across",
+        placeholder=str(rank - 1),
+        width=210,
+        bind="query-params",
     )
     down, across = _drawn_axes(rank)
     if down == across:

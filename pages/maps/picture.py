@@ -20,14 +20,14 @@ from quantcore.quantization import Quantized
 class Picture:
     """What the maps show and how.
 
-    ``identity``: key of the tensor; the zoom is kept while it and the view stay the same. ``element``: the chosen
-    element, outlined together with its block. ``found``: further boxes of the tensor to
-    outline. ``arithmetic``: that of the element, shown beside the maps, after a click where they have no room for it and
-    the page's copy is out of sight; None if a click shows nothing. ``pointed``: the token for that of the element under
-    the pointer; empty if there is none. ``against``: the scheme that the error map is compared with, if any. ``result``: the
-    result that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
-    ``whole``: the shape of the tensor, if only the part in ``data`` was read. ``grey``: whether the tensor is an image,
-    whose values are drawn as grey levels in square cells.
+    ``identity``: key of the tensor; the zoom is kept while it and the view stay the same. ``element``: the
+    chosen element, outlined together with its block. ``found``: further boxes of the tensor to outline.
+    ``arithmetic``: that of the element, shown beside the maps, after a click where they have no room for it
+    and the page's copy is out of sight; None if a click shows nothing. ``pointed``: the token for that of the
+    element under the pointer; empty if there is none. ``against``: the scheme that the error map is compared
+    with, if any. ``result``: the result that is shown; None for values without codes. ``beneath``: px of the
+    window to leave below the maps. ``whole``: the shape of the tensor, if only the part in ``data`` was read.
+    ``grey``: whether the tensor is an image, whose values are drawn as grey levels in square cells.
     """
 
     result: Quantized | None
@@ -84,8 +84,8 @@ def marks(picture: Picture) -> dict[str, Any]:
 def cells(picture: Picture) -> dict[str, Any]:
     """Return the values of the maps for the component, which computes x̂ and the error itself.
 
-    A reduced map sends the elements that three maps show and, as ``worst_…``, those of the error map. Scales and zero
-    points are sent per block if there are fewer blocks than cells.
+    A reduced map sends the elements that three maps show and, as ``worst_…``, those of the error map. Scales
+    and zero points are sent per block if there are fewer blocks than cells.
     """
     result, data, view = picture.result, picture.data, picture.view
     height, width = data.largest.x.shape
@@ -119,10 +119,10 @@ def cells(picture: Picture) -> dict[str, Any]:
 
 
 def number(sent: dict[str, Any]) -> str:
-    """Return a digest of what the component is sent, by which a reader outside knows the picture of the latest run.
+    """Return a digest of what the component is sent, by which one outside knows the latest run's picture.
 
-    The token of the arithmetic is a visitor's own and not part of the picture; the arrays are those that ``arrays_key``
-    names.
+    The token of the arithmetic is a visitor's own and not part of the picture; the arrays are those that
+    ``arrays_key`` names.
     """
     said = json.dumps({key: sent[key] for key in sorted(sent.keys() - {"arrays", "pointed"})}, default=str)
     return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()

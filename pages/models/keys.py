@@ -1,7 +1,7 @@
-"""The link parameters that the pages under Models share, apart from what opens a checkpoint: page records need only these."""
+"""The link parameters that the pages under Models share: page records need them, but no opening."""
 
-# A page may open two: the one that it shows, and the original to compare it with or the imatrix of its inputs. Keys are
-# link parameters: the address, and names and digests of uploaded files.
+# A page may open two: the one that it shows, and the original to compare it with or the imatrix of its
+# inputs. Keys are link parameters: the address, and names and digests of uploaded files.
 SLOTS = {"": "ck", "original": "ck_original", "imatrix": "ck_imatrix"}
 FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
 KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "original")}

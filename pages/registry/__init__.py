@@ -1,7 +1,7 @@
 """All pages, in the order of the navigation, and the parameters of their links.
 
-Each folder with a ``page.py`` describes that page in its ``PAGE``, and is found here. What computes and draws a page is
-imported by its script, so that a server that has just started draws the first page without the others' modules.
+Each folder with a ``page.py`` describes that page in its ``PAGE``, and is found here. What computes and draws
+a page is imported by its script, so that a new server draws the first page without the others' modules.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def _found() -> Iterator[Page]:
 
 
 PAGES = sorted(_found(), key=lambda page: page.order)
-# Link parameters of all controls, those that a link must not leave empty, and those for which any text is valid
+# Link parameters of all controls, those that a link must not leave empty, and those that may be any text
 KEYS = {*large.KEYS, *sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
 REQUIRED = sidebar.REQUIRED.union(*(page.required for page in PAGES))
 FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))

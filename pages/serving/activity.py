@@ -1,4 +1,4 @@
-"""What visitors are doing at this moment, so that what the server does of its own accord gives way to them."""
+"""What visitors are doing at this moment, so that what the server does by itself gives way to them."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ class Activity:
         self.seen()
 
     async def rest(self, patience: float = PATIENCE) -> bool:
-        """Wait until no run is in work and nothing has been asked for `QUIET` seconds; tell whether that came.
+        """Wait until no run is in work and nothing was asked for `QUIET` seconds; tell whether that came.
 
         Args:
             patience: seconds to wait at most.

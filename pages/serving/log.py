@@ -1,6 +1,6 @@
 """The log: one line per problem, without visitors' data.
 
-Tracebacks are reduced to the class of the error and the calls that led to it: messages may quote what a visitor entered.
+Tracebacks are reduced to the class of the error and the calls that led to it: messages may quote a visitor.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def configure() -> None:
 
 
 def announce() -> None:
-    """Say where the pages are, once they can be opened; Streamlit's own message would come before, and ask a web service."""
+    """Say where the pages are, once they open; Streamlit's message is too early, and asks a web service."""
     if config._server_mode != "starlette-app":  # uvicorn started the app, and says it
         return
     if config.is_manually_set("browser.serverAddress"):
@@ -83,7 +83,7 @@ def where(error: BaseException) -> str:
 
 
 def report_failure(error: Exception) -> bool:
-    """Count a bug that stopped a page, and tell the visitor (Streamlit's on_script_error; it has logged the bug)."""
+    """Count a bug that stopped a page, and tell the visitor (Streamlit's on_script_error; it is logged)."""
     FAILURES.labels(current_page(), type(error).__name__).inc()
     st.error(
         f"Quantscope hit a bug of its own ({type(error).__name__}), logged as {current_request()}. "

@@ -58,7 +58,7 @@ def gauge(name: str, text: str, read: Callable[[], float]) -> None:
 
 
 def serve(address: str, token: str = "") -> None:
-    """Start to serve the metrics at ``address``, such as ``9100`` or ``0.0.0.0:9100``; nowhere if it is empty.
+    """Start to serve the metrics at ``address``, such as ``9100`` or ``0.0.0.0:9100``; nowhere if empty.
 
     ``token``: what readers must send as ``Authorization: Bearer …``; if it is empty, anyone may read.
 
@@ -71,8 +71,8 @@ def serve(address: str, token: str = "") -> None:
     host = host.strip("[]") or LOOPBACK
     if not (token or is_loopback(host)):
         raise SettingError(
-            f"{PREFIX}METRICS is {address[:60]!r}, which other machines can reach: set {PREFIX}METRICS_TOKEN too, "
-            "the token that readers must send."
+            f"{PREFIX}METRICS is {address[:60]!r}, which other machines can reach: set {PREFIX}METRICS_TOKEN "
+            "too, the token that readers must send."
         )
     try:
 
@@ -82,8 +82,8 @@ def serve(address: str, token: str = "") -> None:
         httpd = make_server(host, int(port), _guarded(make_wsgi_app(), token), Server, _Silent)
     except (ValueError, OverflowError, OSError) as error:
         raise SettingError(
-            f"{PREFIX}METRICS is {address[:60]!r}, where the metrics can't be served ({error}); it must be a free port, "
-            "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
+            f"{PREFIX}METRICS is {address[:60]!r}, where the metrics can't be served ({error}); it must be a "
+            "free port, or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
         ) from error
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
     project = Path(__file__).parents[2] / "pyproject.toml"
@@ -111,7 +111,7 @@ def _guarded(app: "WSGIApplication", token: str) -> "WSGIApplication":
 
 
 class Metrics:
-    """Count the sessions and time the runs that pass through their websockets; note when visitors are there."""
+    """Count the sessions and time the runs through their websockets; note when visitors are there."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

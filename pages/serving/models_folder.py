@@ -1,7 +1,7 @@
 """The folder whose checkpoints visitors may open: how a typed path is resolved in it, and what a menu offers.
 
-Nothing outside it is opened, listed, or revealed to exist: paths are checked as text before the file system is asked, and
-then part by part, so that no link leads out, not even to come back in.
+Nothing outside it is opened, listed, or revealed to exist: paths are checked as text before the file system
+is asked, and then part by part, so that no link leads out, not even to come back in.
 """
 
 import functools
@@ -136,13 +136,14 @@ def _not_found(typed: str) -> "NotFound":
     from quantcore.checkpoints import NotFound
 
     return NotFound(
-        f"There is no file or folder {short(typed, 120)} in the folder whose models this server may open; check the path."
+        f"There is no file or folder {short(typed, 120)} in the folder whose models this server may open; "
+        "check the path."
     )
 
 
 @st.cache_data(ttl=30, max_entries=4, show_spinner=False)
 def checkpoints_in(root: Path) -> list[str]:
-    """Return paths below ``root`` that look like checkpoints, sorted, at most `MOST`; none is opened to check.
+    """Return at most `MOST` paths below ``root`` that look like checkpoints, sorted; none is opened.
 
     Hidden folders, links to folders, and anything deeper than `MAX_DEPTH` are left out.
     """

@@ -1,4 +1,4 @@
-"""Network addresses: which count as one visitor's, which only this machine can reach, and which are public."""
+"""Network addresses: which count as one visitor's, which only this machine reaches, and which are public."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -38,8 +38,8 @@ def is_loopback(host: str) -> bool:
 def is_public(address: str) -> bool:
     """Tell whether an address is one host's on the public internet, or embeds an IPv4 address that is.
 
-    >>> is_public("93.184.216.34"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("2002:a00:1::")
-    (True, False, False, False)
+    >>> [is_public(at) for at in ("93.184.216.34", "10.0.0.1", "::ffff:10.0.0.1", "2002:a00:1::")]
+    [True, False, False, False]
     """
     try:
         found = ip_address(address)

@@ -1,6 +1,6 @@
 """Settings of the served app: environment variables, read and checked once, when the app starts.
 
-Each field of `Settings` is read from the environment variable QUANTSCOPE_<FIELD>. An empty variable counts as unset.
+Each field of `Settings` is read from the environment variable QUANTSCOPE_<FIELD>. Empty is unset.
 """
 
 import difflib
@@ -38,20 +38,20 @@ class Settings:
         store_gb: space for all shared tensors, in GB (10⁹ bytes).
         store_days: days after which a shared tensor is deleted.
         store_visitor_mb: how much one visitor may share per day, in MB (10⁶ bytes).
-        work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the machine's
-            or container's memory if that is less.
-        address_sessions: open pages per address; for all visitors together behind a proxy that does not say who asks.
+        work_gb: memory for tensors in work, in GB; more work waits. By default 1 GB, or a quarter of the
+            machine's or container's memory if that is less.
+        address_sessions: open pages per address; for all visitors together behind a proxy that hides them.
         session_upload_mb: sum of the files that one open page may hold, in MB.
         upload_mb: sum of the files that all open pages may hold, in MB.
         metrics: port, or address and port, where Prometheus reads metrics; empty: nowhere.
         metrics_token: what readers of the metrics must send; not needed on a loopback address.
-        models: folder whose checkpoints visitors may open; "off": none; empty: the folder in which the server was
-            started if only this machine can reach it, else none.
-        model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
-            "off": none.
+        models: folder whose checkpoints visitors may open; "off": none; empty: the folder in which the server
+            was started if only this machine can reach it, else none.
+        model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co";
+            empty or "off": none.
         code: "off": code pasted into Match is not evaluated.
-        warm_up: the pages that the server opens of its own accord: "all", the first before it answers and the others
-            behind it; or "first" alone, which lets the first visitor of each other page wait for its imports.
+        warm_up: the pages that the server opens of its own accord: "all", the first before it answers and the
+            others behind it; or "first" alone, so that the first visitor of each other page waits.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 

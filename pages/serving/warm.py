@@ -1,10 +1,10 @@
 """The first visit to every page, made by the server itself, so that no visitor waits for imports.
 
-The visits go through Streamlit's own sessions. The first page is opened before the server answers, the others behind
-it: one after another, each when no visitor is being served. What the visits leave behind (modules, templates, cached
-figures) is exempt from garbage collection: after the first page, and once more after the last. What is frozen alive is
-never collected, so both are moments without a visitor's session. All that a visitor can leave in them are results
-that are still cached, within the bounds of the caches.
+The visits go through Streamlit's own sessions. The first page is opened before the server answers, the others
+behind it: one after another, each when no visitor is being served. What the visits leave behind (modules,
+templates, cached figures) is exempt from garbage collection: after the first page, and once more after the
+last. What is frozen alive is never collected, so both are moments without a visitor's session. All that a
+visitor can leave in them are results that are still cached, within the bounds of the caches.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ class Visitor(SessionClient):
 async def open_first_page() -> Visitor:
     """Open the first page, before the server answers, and return who has seen it.
 
-    Automatic garbage collection is on afterwards. The entry turns it off before it imports anything: collections of what
-    imports leave, which is kept anyway, would take a quarter of the time.
+    Automatic garbage collection is on afterwards. The entry turns it off before it imports anything:
+    collections of what imports leave, which is kept anyway, would take a quarter of the time.
     """
     began, runtime = time.perf_counter(), get_instance()
     try:
@@ -96,7 +96,7 @@ async def open_other_pages(first: Visitor) -> None:
 
 def _freeze_if_alone(runtime: Runtime) -> bool:
     """Freeze what is alive if no visitor's session is; tell whether."""
-    # also those that are kept for two minutes after their visitor has left; Streamlit has no public way to ask
+    # also those kept for two minutes after their visitor has left; Streamlit has no public way to ask
     is_alone = not runtime._session_mgr.list_sessions()
     if is_alone:
         _freeze()
@@ -137,8 +137,8 @@ async def _visit(runtime: Runtime, page: str, query: str = "") -> Visitor:
 def one_thread() -> bool:
     """Make torch compute in the thread that calls it, whichever entry point started the app.
 
-    Visitors run in parallel, and threads of one operation that wait for each other cost more than they gain: with
-    another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.
+    Visitors run in parallel, and threads of one operation that wait for each other cost more than they gain:
+    with another process on two cores, a map of 4096×4096 took 1.8 s instead of 0.2 s.
     """
     import torch
 

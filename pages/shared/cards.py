@@ -51,7 +51,7 @@ def draw(cards: Sequence[Card]) -> None:
 
 
 def _address(picture: np.ndarray) -> str:
-    """Return a picture as an address that holds it, so that no later run of the page can take it away while it loads."""
+    """Return a picture as an address that holds it, so that no later run takes it away while it loads."""
     scale, png = max(1, 144 // picture.shape[1]), io.BytesIO()  # squares, 144 px wide, at most 96 px high
     Image.fromarray(picture.repeat(scale, 0).repeat(scale, 1)[:96]).save(png, "PNG")
     return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()

@@ -40,7 +40,7 @@ def draw(figure: go.Figure, **options: Any) -> Any:
 
 
 def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Callable[[T], None]) -> None:
-    """Draw a figure; a click on a point that carries a number calls ``on_click`` with the target of that number."""
+    """Draw a figure; a click on a point with a number calls ``on_click`` with that number's target."""
 
     def clicked() -> None:
         for point in st.session_state[key]["selection"]["points"]:

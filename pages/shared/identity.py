@@ -1,4 +1,4 @@
-"""What tells one page from another: the app's name in the header, the browser tab's title, the menu's section, the heading."""
+"""What tells a page from others: the name in the header, the tab's title, the menu's section, a heading."""
 
 import html
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ import streamlit as st
 from pages.browser import streamlit_dom
 from pages.shared.page import Page
 
-_TITLE = "_tab_title"  # of the browser's tab, since the last run: to set it again is work for the browser at every key press
+# of the browser's tab, since the last run: to set it again is work for the browser at every key press
+_TITLE = "_tab_title"
 NAME, PURPOSE = "Quantscope", "see what quantization does to a tensor"
 _MARKED = streamlit_dom.filled(
     "%top_nav%>:nth-child({}) button{{box-shadow:inset 0 -2px light-dark(#0b6e99,#4db6e2)}}"
@@ -17,7 +18,7 @@ _MARKED = streamlit_dom.filled(
 
 
 def configure() -> None:
-    """Configure the page; call it before st.navigation, which would else show a page's icon from another host."""
+    """Configure the page; before st.navigation, which would else show a page's icon from another host."""
     st.set_page_config(st.session_state.get(_TITLE, NAME), "🔬", layout="wide")
 
 
@@ -27,8 +28,10 @@ def title(page: Page) -> str:
 
 
 def draw(page: Page, sections: Sequence[str], style: str) -> None:
-    """Give the browser's tab its title, draw name and purpose, which the style of the pages moves into the header, mark the menu
-    of the page's section, and draw an unseen heading, where the page has one; call it once per run.
+    """Give the browser's tab its title, mark the menu of the page's section, and draw what names the page.
+
+    The style of the pages moves name and purpose into the header; a page's heading may be unseen. Call it
+    once per run.
 
     Args:
         sections: of the navigation, in the order of their menus.

@@ -6,7 +6,7 @@ from pages.browser import streamlit_dom
 
 LARGE = "learn_large"  # key of the switch, and its parameter in the address
 KEYS = {LARGE}
-# In proportion to the window: 1280 and 1920 pixels fill the same wall when projected. A phone is held in the hand.
+# In proportion to the window: 1280 and 1920 pixels fill the same wall. A phone is held in the hand.
 _STYLE = streamlit_dom.filled(
     "@media (min-width:768px){html{font-size:clamp(18px,1.4vw,32px) !important}"
     "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}"
@@ -21,8 +21,9 @@ def is_large() -> bool:
 
 
 def switch() -> str:
-    """Draw the switch, which the style of the pages moves into the header, and return the rules that its state asks for; call it
-    once per run.
+    """Draw the switch, once per run, and return the style rules that its state asks for.
+
+    The style of the pages moves it into the header.
     """
     st.toggle(
         "Large",

@@ -15,8 +15,10 @@ class LessonStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """``title``: in the navigation; ``idea``: its subject in one line; ``icon``: a Material symbol; ``steps``: by
-    their name in the link.
+    """A lesson.
+
+    ``title``: in the navigation; ``idea``: its subject in one line; ``icon``: a Material symbol; ``steps``:
+    by their name in the link.
     """
 
     title: str
@@ -75,7 +77,8 @@ LESSONS = {
         "yours": LessonStep("How does it look on your tensor?", 3),
     }),
     "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report", {
-        name: LessonStep(f"Case {number} of {len(CASES)}: which cells are wrong?", 3) for number, name in enumerate(CASES, 1)
+        name: LessonStep(f"Case {number} of {len(CASES)}: which cells are wrong?", 3)
+        for number, name in enumerate(CASES, 1)
     }),
     "predict": Lesson("Predict", "Be the quantizer yourself", "quiz", {
         "codes": LessonStep("Which codes does this row get?", 5),
@@ -100,10 +103,13 @@ _FOLDERS = {"ptq_or_qat"}  # lessons that are several modules
 CLASS = (
     PlanPart("scale", "marks", 3, "With one more bit, how many steps are there between the marks?"),
     PlanPart("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
-    PlanPart("scale", "back", 3, "Which reading is off by the most, and how large can the error be at worst?"),
-    PlanPart("scale", "range", 5, "Lower the highest mark: when is 99 °C clipped, and how large does its error become?"),
+    PlanPart("scale", "back", 3,
+             "Which reading is off by the most, and how large can the error be at worst?"),
+    PlanPart("scale", "range", 5,
+             "Lower the highest mark: when is 99 °C clipped, and how large does its error become?"),
     PlanPart("zero_point", "one-sided", 4, "No value is negative. What are the negative codes used for?"),
-    PlanPart("zero_point", "asymmetric", 5, "Drag both ends: when does the zero point reach the lowest code?"),
+    PlanPart("zero_point", "asymmetric", 5,
+             "Drag both ends: when does the zero point reach the lowest code?"),
     PlanPart("predict", "codes", 8, "Everyone predicts the same row; compare before anyone presses Check."),
     PlanPart("granularity", "tensor", 4, "Which rows become 0, and which single value causes it?"),
     PlanPart("granularity", "rows", 5, "Along which axis is the maximum taken, and what shape is left?"),

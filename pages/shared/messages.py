@@ -23,18 +23,23 @@ def hint(text: str, place: Any = st) -> None:
 
 
 def lines(rows: Iterable[str], name: str = "", hang: int = 0, heading: str = "") -> None:
-    """Show lines in a monospaced font; ``name``: a CSS class by which scripts find them; ``hang``: if above 0, long lines are
-    continued below, after so many columns; ``heading``: stands above them, in the same element.
+    """Show lines in a monospaced font.
+
+    ``name``: a CSS class by which scripts find them; ``hang``: if above 0, long lines are continued below,
+    after so many columns; ``heading``: stands above them, in the same element.
+
 
     Not with st.code: its highlighter is not needed here and takes an eighth of the time of the first view.
     """
     style = (
-        'font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.75rem;'
+        "font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.75rem;"
         "border-radius:.5rem;background:rgba(128,128,128,.09);"
         + ("white-space:pre-wrap;overflow-wrap:break-word" if hang else "overflow-x:auto")
     )
     span = f'<span style="display:block;padding-left:{hang}ch;text-indent:-{hang}ch">' if hang else ""
-    shown = (f"{span}{html.escape(row)}</span>" for row in rows) if hang else [html.escape(chr(10).join(rows))]
+    shown = (
+        (f"{span}{html.escape(row)}</span>" for row in rows) if hang else [html.escape(chr(10).join(rows))]
+    )
     above = f"<p style='margin:0 0 .5rem'><strong>{html.escape(heading)}</strong></p>" if heading else ""
     st.html(f"{above}<pre class='{name}' style='{style}'>{''.join(shown)}</pre>")
 

@@ -50,7 +50,7 @@ class Page:
         free_text: keys for which any text is valid, even "inf".
         maps: whether it opens with maps or a treemap, which plotly.js draws.
         charts: when it has charts too, which bring a plotly.js of their own.
-        heading: of a page whose space is for something else: for screen readers and outlines alone. Other pages draw theirs.
+        heading: of a page whose space is for something else: for screen readers and outlines alone.
     """
 
     script: str

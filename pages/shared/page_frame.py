@@ -46,7 +46,7 @@ def page_frame(
     A QuantError that the page does not catch is shown where the page stopped.
 
     Args:
-        top: draws the page's own top instead of title and caption; what the page shows, it says itself (`small_print`).
+        top: draws the page's own top instead of title and caption, with what the page shows (`small_print`).
         problems: errors besides those of the sidebar; empty strings are ignored.
     """
     chosen = selection.get()

@@ -1,8 +1,8 @@
-"""Tables of results: labels of columns and formats of their numbers, which rows are shown, where a click leads, and the
-files with their rows.
+"""Tables of results: columns and formats, which rows are shown, where a click leads, files with all rows.
 
-In code a column has quantcore's name (``sqnr_db``); its label is defined only here. The number format and the width of
-a column follow from all its numbers, so that none is truncated.
+
+In code a column has quantcore's name (``sqnr_db``); its label is defined only here. The number format and the
+width of a column follow from all its numbers, so that none is truncated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,8 +56,8 @@ def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 def number_format(values: Any, digits: int = 4) -> str:
     """Return the printf format of a column: for integers, for very small or large numbers, and for others.
 
-    >>> number_format([3.0, -8.0]), number_format([0.5, -6e-5]), number_format([0.0, 6e-5]), number_format([2.5e9])
-    ('%d', '%.4g', '%.3e', '%.3e')
+    >>> [number_format(column) for column in ([3.0, -8.0], [0.5, -6e-5], [0.0, 6e-5], [2.5e9])]
+    ['%d', '%.4g', '%.3e', '%.3e']
     """
     finite = _numbers(values)
     largest = float(np.abs(finite).max(initial=0.0))
@@ -108,7 +108,7 @@ def columns(
 
 
 def numbers(frame: "pd.DataFrame") -> dict[str, Any]:
-    """Return the configuration of a table whose numbers are all of one kind: one format and width for all columns."""
+    """Return the configuration of a table of numbers of one kind: one format and width for all columns."""
     if frame.to_numpy().dtype.kind == "i":
         return {}
     shown = number_format(frame.to_numpy(), 6)
@@ -182,8 +182,10 @@ def clickable(
     )
 
 
-def downloads(frame: "pd.DataFrame", shown: "pd.DataFrame", name: str, head: Callable[[str], str] = str) -> None:
-    """Draw the buttons that download a table: as CSV with all of ``frame``, as Markdown with the columns ``shown``."""
+def downloads(
+    frame: "pd.DataFrame", shown: "pd.DataFrame", name: str, head: Callable[[str], str] = str
+) -> None:
+    """Draw the buttons that download a table: all of ``frame`` as CSV, the columns ``shown`` as Markdown."""
     with st.container(horizontal=True):
         st.download_button("CSV", frame.to_csv(index=False), f"{name}.csv", "text/csv")
         st.download_button("Markdown", markdown(shown, head), f"{name}.md", "text/markdown")

@@ -19,10 +19,16 @@ from quantcore.scheme import KINDS
 INTEGERS, FITTED = DEFAULTS["format"], "fitted codebook"
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
 # option -> what is shown
-PER = {"tensor": "tensor", "channel": "channel", "group": "group", "flat_group": "flat group", "block": "block"}
+PER = {
+    "tensor": "tensor",
+    "channel": "channel",
+    "group": "group",
+    "flat_group": "flat group",
+    "block": "block",
+}
 _WRAP_HELP = (
-    "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
-    "as a cast without a clamp does."
+    "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest "
+    "bits, as a cast without a clamp does."
 )
 _ABOUT = list(dict.fromkeys(kind.about for kind in RANGES.values()))
 _RANGE_HELP = f"How to find the range that the codes span: {', '.join(_ABOUT[:-1])}, or {_ABOUT[-1]}."
@@ -54,7 +60,9 @@ def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
         saturate = name != INTEGERS or _either("Overflow", "overflow", "saturate", "wrap", help=_WRAP_HELP)
         rounding, scales = _rounding(), _scales()
         if name == INTEGERS:
-            narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", bind="query-params", help=_NARROW_HELP)
+            narrow = st.checkbox(
+                "Narrow range", DEFAULTS["narrow"], key="narrow", bind="query-params", help=_NARROW_HELP
+            )
     if not saturate:
         convention = convention.changed(overflow="wrap")
     if rounding != DEFAULTS["rounding"]:
@@ -114,16 +122,18 @@ def _kind(chosen: str) -> str:
 def _fit() -> tuple[int, str]:
     """Draw size and method of the fitted codebook; return them."""
     left, right = st.columns(2)
-    size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", bind="query-params")
+    size = left.number_input(
+        "Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", bind="query-params"
+    )
     method = choice.selectbox(
         "Method",
         "fit_method",
         METHODS,
         right,
         index=list(METHODS).index(DEFAULTS["fit_method"]),
-        help="How the codebook is fitted. Lloyd-Max moves each value to the mean of the elements nearest to it, "
-        "starting from quantiles (Lloyd 1982, Max 1960). k-means also tries the best start, found by dynamic "
-        "programming (Wang and Song 2011). Both are implemented in quantcore with torch.",
+        help="How the codebook is fitted. Lloyd-Max moves each value to the mean of the elements nearest to "
+        "it, starting from quantiles (Lloyd 1982, Max 1960). k-means also tries the best start, found by "
+        "dynamic programming (Wang and Song 2011). Both are implemented in quantcore with torch.",
     )
     return int(size), method
 
@@ -138,8 +148,8 @@ def _scales() -> str:
             key="scales",
             bind="query-params",
             max_chars=300,
-            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or e8m0 given(1) for powers "
-            "of two. Its granularity applies to the tensor of scales.",
+            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or e8m0 given(1) "
+            "for powers of two. Its granularity applies to the tensor of scales.",
         )
     ).strip()
 
@@ -152,7 +162,8 @@ def _rounding() -> str:
         {DEFAULTS["rounding"]: "the library's own"} | WORDS,
         accept_new_options=True,
         help="How x/s becomes an integer, or a value of a small float. Most libraries round half to even; "
-        "stochastic rounds up with a probability equal to the fraction. Codebooks always use the nearest value.",
+        "stochastic rounds up with a probability equal to the fraction. Codebooks always use the nearest "
+        "value.",
     )
     if rule != "stochastic":
         return rule
@@ -191,8 +202,8 @@ def _library(kind: str) -> qc.Convention:
         [c.name for c in CONVENTIONS.values() if kind in c.formats or c.name in current],
         key="library",
         bind="query-params",
-        help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, in the "
-        "order of operations and in edge cases; textbook uses the formulas that courses teach.",
+        help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, "
+        "in the order of operations and in edge cases; textbook uses the formulas that courses teach.",
     )
     return CONVENTIONS[name]
 
@@ -220,15 +231,17 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
             for option, name in PER.items()
             if allowed is None or f"per_{option}" in allowed or {option, name} & {*current}
         },
-        help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
-        "(a run along an axis), a flat group (a run in memory order, across the ends of rows) or a block (a box of "
-        "elements).",
+        help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a "
+        "group (a run along an axis), a flat group (a run in memory order, across the ends of rows) or a "
+        "block (a box of elements).",
     )
     match per:
         case "channel":
             axes = list(range(max(1, len(shape))))
             label = "Axis (0: rows, 1: columns)" if len(shape) == 2 else "Axis"
-            return qc.PerChannel(st.selectbox(label, axes, key="axis", bind="query-params", help=_axes_help(shape)))
+            return qc.PerChannel(
+                st.selectbox(label, axes, key="axis", bind="query-params", help=_axes_help(shape))
+            )
         case "group":
             return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
         case "flat_group":
@@ -295,9 +308,9 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
 def default_group_size(length: int, must_divide: bool = False) -> int:
     """Return the default group size along an axis of ``length``.
 
-    The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32 that fits,
-    with a shorter last group; for a library that does not support that, the whole axis if it has 4 to 1,024 elements,
-    else 1.
+    The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32
+    that fits, with a shorter last group; for a library that does not support that, the whole axis if it has 4
+    to 1,024 elements, else 1.
 
     ======  ================  ====================
     length  last group may    all groups must be

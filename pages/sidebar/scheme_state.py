@@ -10,8 +10,8 @@ from quantcore.range_setting import RANGE_SETTINGS
 
 # by option; ggml's searches are one option, and which one is typed
 RANGES = {kind.option: kind for kind in RANGE_SETTINGS.values()}
-# Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend
-# on the tensor: if the usual value does, the default is empty and stands for that value.
+# Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may
+# depend on the tensor: if the usual value does, the default is empty and stands for that value.
 DEFAULTS: dict[str, Any] = {
     "format": "integers",
     "fit_size": 16,
@@ -48,7 +48,8 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     changed = sorted(convention.changes().keys() - {"overflow", "rounding"})
     if changed:
         raise qc.QuantError(
-            f"{changed[0]} of {convention.name} can't be set here; leave it out, or use quantcore in a notebook."
+            f"{changed[0]} of {convention.name} can't be set here; leave it out, or use quantcore in a "
+            "notebook."
         )
     if isinstance(fmt, qc.IntFormat):
         chosen |= {"bits": fmt.bits, "codes": "signed" if fmt.signed else "unsigned", "narrow": fmt.narrow}

@@ -19,8 +19,8 @@ REQUIRED = {"codes", "mode", "overflow"}
 def draw(page: Page) -> None:
     """Draw all controls and store tensor, scheme and errors in `selection` for the page.
 
-    Controls that the page does not use are drawn too, but hidden: Streamlit drops the value and the link parameter
-    of a widget that is not drawn.
+    Controls that the page does not use are drawn too, but hidden: Streamlit drops the value and the link
+    parameter of a widget that is not drawn.
     """
     problems: list[tuple[str, str]] = []  # part of the sidebar, error
     tensor, scheme, hint, used = None, None, "", page.used()
@@ -58,8 +58,8 @@ def show_used(used: Set[str]) -> None:
 
     On narrow windows the sidebar stays: there, Streamlit puts the navigation into it.
 
-    Call it again when the page has changed what it uses: a step back in the browser's history changes its controls as they
-    are drawn.
+    Call it again when the page has changed what it uses: a step back in the browser's history changes its
+    controls as they are drawn.
     """
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]
     if hidden:

@@ -25,8 +25,9 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     uploads.PICKED: None,
 }
-# Keys are prefixed with the distribution: parameter names are shared with the scheme (low, high, scale) and among
-# distributions (factor), and one widget with two defaults would keep the first one's value, which the link omits.
+# Keys are prefixed with the distribution: parameter names are shared with the scheme (low, high, scale) and
+# among distributions (factor), and one widget with two defaults would keep the value of the first, which the
+# link omits.
 PARAMETERS: dict[str, Any] = {
     f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
 }
@@ -50,7 +51,9 @@ def draw() -> PageTensor:
     """
     st.subheader("Tensor")
     row = st.container(horizontal=True, wrap=False)
-    source = row.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params")
+    source = row.selectbox(
+        "Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params"
+    )
     try:
         tensor = _DRAW[source]()
     finally:  # after the source, since a file brings its dtype
@@ -73,7 +76,9 @@ def _dtype(place: DeltaGenerator, source: str) -> str:
     names = [name for name in tensors.DTYPES if name != "float64" or source == UPLOAD]
     if choice.before_drawn(uploads.DTYPE) == "float64" and "float64" not in names:
         link.put({uploads.DTYPE: DEFAULTS[uploads.DTYPE]})
-    return place.selectbox("dtype", names, key=uploads.DTYPE, label_visibility="collapsed", bind="query-params")
+    return place.selectbox(
+        "dtype", names, key=uploads.DTYPE, label_visibility="collapsed", bind="query-params"
+    )
 
 
 def _facts(tensor: PageTensor) -> None:
@@ -171,7 +176,8 @@ def _pasted() -> PageTensor:
         return _carried(linked)
     link.carry(None, "")
     raise NoTensorYet(
-        "There is no tensor yet: paste numbers into the field in the sidebar and press Ctrl+Enter, or open an example."
+        "There is no tensor yet: paste numbers into the field in the sidebar and press Ctrl+Enter, or open "
+        "an example."
     )
 
 
@@ -213,7 +219,8 @@ def _grid(x: np.ndarray) -> np.ndarray:
     rows, columns = x.reshape(-1, x.shape[-1]).shape if x.ndim else (1, 1)
     if max(rows, columns) > SIDE or x.ndim > 2:
         raise qc.QuantError(
-            f"The grid holds up to {SIDE}×{SIDE} elements, and this tensor has shape {x.shape}; paste it instead."
+            f"The grid holds up to {SIDE}×{SIDE} elements, and this tensor has shape {x.shape}; paste it "
+            "instead."
         )
     left, right = st.columns(2)
     wanted = (

@@ -25,7 +25,7 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized | None:
 def show(
     error: qc.QuantError, tensor: PageTensor, scheme: qc.Scheme, keep: qc.Convention | None = None
 ) -> None:
-    """Show an error of `cache.result`, and a button for a supported dtype or the nearest supported scheme if there is one.
+    """Show an error of `cache.result`, and a button for a supported dtype or the nearest supported scheme.
 
     ``keep``: the convention of the controls, which stays, if the unsupported scheme has another one.
     """
@@ -33,7 +33,13 @@ def show(
     refused = dict(scheme.convention.refused_dtypes)
     if tensor.dtype in refused:
         dtype = next(name for name in tensors.DTYPES if name not in refused)
-        st.button(f"Use {dtype}", on_click=link.put, args=({uploads.DTYPE: dtype},), key="fit_dtype", help="The dtype of x")
+        st.button(
+            f"Use {dtype}",
+            on_click=link.put,
+            args=({uploads.DTYPE: dtype},),
+            key="fit_dtype",
+            help="The dtype of x",
+        )
         return
     try:
         other = qc.nearest_supported(scheme, tensor.shape)
@@ -42,5 +48,9 @@ def show(
     if other is not None and other != scheme:
         other = other if keep is None else dataclasses.replace(other, convention=keep)
         st.button(
-            f"Use {other}", on_click=scheme_state.change_to, args=(other,), key="fit", help="The nearest supported scheme"
+            f"Use {other}",
+            on_click=scheme_state.change_to,
+            args=(other,),
+            key="fit",
+            help="The nearest supported scheme",
         )

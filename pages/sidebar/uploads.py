@@ -28,7 +28,7 @@ _LONGEST = 500  # characters of a tensor's name that the link carries
 
 @dataclass(frozen=True, eq=False)
 class UploadedFile:
-    """An uploaded file and the list of its tensors. ``key`` differs for each upload, ``sha256`` for each content."""
+    """An uploaded file and the list of its tensors. ``key`` differs by upload, ``sha256`` by content."""
 
     key: str
     name: str
@@ -67,8 +67,8 @@ def draw() -> PageTensor:
         "File",
         type=[*tensors.EXTENSIONS, *tensors.IMAGES],
         label_visibility="collapsed",
-        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed. A copied image can be pasted anywhere on "
-        "the page, also while another source is chosen.",
+        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed. A copied image can be pasted "
+        "anywhere on the page, also while another source is chosen.",
     )
     if _FIELD.problem:
         raise qc.QuantError(_FIELD.problem)
@@ -104,7 +104,7 @@ _FIELD = FileField("_upload", _keep, lambda file: file.name, _forget)
 
 
 def _check_wanted(file: UploadedFile) -> bool:
-    """Accept only the file that the link shows, unless the visitor chooses to see the other; return whether a link did.
+    """Accept only the file that the link shows, unless the visitor wants the other; return if a link did.
 
     Raises:
         NoTensorYet: it is another file.
@@ -119,13 +119,13 @@ def _check_wanted(file: UploadedFile) -> bool:
     st.button(f"Show {messages.plain(file.name)}", on_click=forget, key="_upload_other", width="stretch")
     same = " has the same name, but" if file.name == wanted.name else ""
     raise NoTensorYet(
-        f"This link shows {wanted}; {file.name}{same} is another file (SHA-256 {file.sha256[:12]}…). Upload the one that the "
-        "link shows, or press Show in the sidebar to see this one."
+        f"This link shows {wanted}; {file.name}{same} is another file (SHA-256 {file.sha256[:12]}…). Upload "
+        "the one that the link shows, or press Show in the sidebar to see this one."
     )
 
 
 def _chosen(file: UploadedFile, as_linked: bool) -> PageTensor:
-    """Return the chosen tensor of the file, read once; its dtype is chosen, unless the link has chosen one."""
+    """Return the chosen tensor of the file, read once; its dtype is chosen, unless the link names one."""
     info = file.tensors[0] if len(file.tensors) == 1 else _pick(file.tensors)
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
@@ -144,7 +144,7 @@ def _chosen(file: UploadedFile, as_linked: bool) -> PageTensor:
 
 
 def _read(file: UploadedFile, info: tensors.TensorInfo) -> PageTensor:
-    """Read the tensor when it is this visitor's turn; its values are cached, and only the file is kept in the session."""
+    """Read the tensor when it is this visitor's turn; values are cached, and the session keeps the file."""
     own = "" if info.name == file.name else info.name
     load = partial(guarded.read_tensor, file.data, file.name, info)
     with turn.current() as mine:
@@ -198,7 +198,8 @@ def _from_link() -> PageTensor:
             )
         if x is None:
             raise NoTensorYet(
-                "There is no tensor yet: upload a file in the sidebar, paste an image, or choose another source."
+                "There is no tensor yet: upload a file in the sidebar, paste an image, or choose another "
+                "source."
             )
         title = f"{name} {picked or ''}".strip() if name else "from the link"
         read = of_values(x, title, name=picked or name or "", is_image=tensors.is_image(name or ""))

@@ -26,7 +26,7 @@ from quantcore.quantization import (
     parameters_of,
     unclamped,
 )
-from quantcore.scheme import Scheme, with_importance
+from quantcore.scheme import Scheme, received, with_importance
 
 _FEW_CODES = 8  # looking for so many costs less than counting all
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
@@ -168,7 +168,13 @@ def sums_of_region(result: Quantized, region: Region) -> Sums:
 
 
 def report(result: Quantized) -> Report:
-    """Return every metric of a result, in one pass."""
+    """Return every metric of a result, in one pass.
+
+    >>> import quantcore as qc
+    >>> found = qc.report(qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4)))
+    >>> qc.decibels(found.sqnr_db), found.max_abs_error_index, found.codes_used
+    ('21.7 dB', (0, 1), 4)
+    """
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
     for region, values in unclamped(result.x, result.params, result.scheme):
@@ -206,7 +212,9 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
     Raises:
         QuantError: as in `apply`.
     """
-    x = as_float32(x)
+    if importance is not None:
+        scheme = with_importance(scheme)
+    x, scheme, _ = received(x, scheme)
     sums, clipped = Sums(), 0
     for _, values, error, beyond in errors_by_region(x, scheme, importance):
         sums.merge(quick_sums(values if power is None else None, error))
@@ -226,7 +234,9 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
 def errors_by_region(
     x: Tensor, scheme: Scheme, importance: Any = None, params: QParams | None = None
 ) -> Iterator[tuple[Region, Tensor, Tensor, int]]:
-    """Yield each region of x, float32: its elements, their errors, and how many are clipped.
+    """Yield each region of x: its elements, their errors, and how many are clipped.
+
+    x and scheme are as `received` gives them.
 
     No codes are kept. Elements and errors are in the axes of `split_axes`, the errors in memory that the next
     region overwrites.
@@ -267,7 +277,7 @@ def x_hat_of(result: Quantized, region: Region) -> Tensor:
     """Return x̂ of one region, with the axes of `split_axes`; valid until this thread asks for the next."""
     codes = split_axes(result.blocks.view(result.codes)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
-    out = like(codes, "x_hat")
+    out = like(codes, "x_hat", result.x.dtype)
     return decode(codes, scale, zero_point, out, result.scheme.format, result.dequantizer.at_region(region))
 
 

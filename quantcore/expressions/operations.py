@@ -27,10 +27,11 @@ from quantcore.expressions.nodes import (
     Expression,
     Let,
     Name,
+    Number,
     Operation,
     Where,
 )
-from quantcore.numerics import Rounding, round_to, rounding
+from quantcore.numerics import Rounding, half_even, round_to, rounding
 
 Tensors = Callable[..., Tensor]
 Numbers = Callable[..., Any]
@@ -147,7 +148,8 @@ def _rounded(rule: Rounding) -> Operation:
             return rule(x.clone())
         return rule(out if out is x else out.copy_(x))
 
-    return replace(_call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule)), exact=True)
+    number: Numbers = np.rint if rule is half_even else _one_by_one(rule)
+    return replace(_call(word, call, call.replace("torch.", "np."), tensors, number), exact=True)
 
 
 def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:
@@ -333,11 +335,17 @@ def in_dtype(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, to
         exact = expression.operation.exact or dtype in (torch.float32, torch.float64)
         return found if exact else to(dtype)(found)
     if isinstance(expression, Where):
-        then, otherwise = (in_dtype(e, dtype, dtypes) for e in (expression.then, expression.otherwise))
+        then, otherwise = (_branch(e, dtype, dtypes) for e in (expression.then, expression.otherwise))
         return Where(expression.test, expression.value, then, otherwise, expression.note)
     if isinstance(expression, Let):
         return _let_in_dtype(expression, dtype, tuple(sorted(dtypes.items(), key=str)))
     return expression
+
+
+def _branch(expression: Expression, dtype: torch.dtype, dtypes: Mapping[str, torch.dtype]) -> Expression:
+    if isinstance(expression, Number):  # of an operation it is taken as it is, as torch takes a number
+        return Number(float(torch.tensor(expression.value, dtype=torch.float64).to(dtype)))
+    return in_dtype(expression, dtype, dtypes)
 
 
 @lru_cache(maxsize=256)

@@ -24,8 +24,9 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
     Args:
         numbers: tensors that broadcast, or single numbers, by name. None is a number that is absent, so that
             nothing is added or subtracted.
-        out: float32 memory for the result, of the elements' shape. Names whose tensors have as many elements
-            are the elements: they are computed in this memory, and codes are converted straight into it.
+        out: float32 or float64 memory for the result, of the elements' shape. Names whose tensors have as
+            many elements are the elements: they are computed in this memory, and codes are converted straight
+                into it.
     """
     size = 0 if out is None else out.numel()
     elements, absent = [], []
@@ -35,7 +36,9 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
         elif size and isinstance(number, Tensor) and number.numel() == size:
             elements.append(name)
     found = _plan(expression, tuple(elements), tuple(absent))(numbers, out, {})
-    return found if out is None or found is out else out.copy_(found)
+    if out is None or found is out:
+        return found
+    return out.copy_(found) if isinstance(found, Tensor) else out.fill_(found)
 
 
 def step_of(expression: Expression) -> BlockStep:
@@ -95,7 +98,7 @@ def _named(name: str, place: str) -> _Step:
             return number
         if out is None:
             return number.to(torch.int32) if number.itemsize < 4 else number
-        memory = like(out, place) if place else out
+        memory = like(out, place, out.dtype) if place else out
         return memory.copy_(number)
 
     return named
@@ -137,7 +140,7 @@ def _applied(part: Applied, steps: list[tuple[_Step, bool]], inside: bool, place
             return _result(operation, values)
         if not isinstance(values[0], Tensor):
             values[0] = _like_first_tensor(values)
-        return operation.on_tensors(*values, out=like(out, place) if place else out)
+        return operation.on_tensors(*values, out=like(out, place, out.dtype) if place else out)
 
     return applied
 

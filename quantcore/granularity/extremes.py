@@ -35,7 +35,7 @@ def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None
     paired = n < _FAST_RUN
     if n == 1 or n > 2 * _FAST_RUN or math.prod(block[:-1]) > 1 or (paired and x.shape[-1] % (2 * n)):
         return None
-    sizes = torch.abs(x, out=like(x, "sizes"))
+    sizes = torch.abs(x, out=like(x, "sizes", x.dtype))
     if not paired:
         largest = split_axes(sizes, block).amax(-1, keepdim=True)
         return -largest, largest

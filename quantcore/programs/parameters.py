@@ -91,7 +91,11 @@ def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     yield ProgramLine("max|x|", MAXIMUM(MAGNITUDE(LOW), MAGNITUDE(HIGH)), dtype)
     if c.range.min_range and not c.scale.is_power:
         yield ProgramLine(
-            "max|x|", MAXIMUM(AMAX, c.range.min_range), dtype, "the smallest range", c.source("min_range")
+            "max|x|",
+            MAXIMUM(AMAX, c.range.min_range),
+            DTYPE.get(c.range.width_dtype, dtype),
+            "the smallest range",
+            c.source("min_range"),
         )
     if "extreme" in rule.scale.names:
         yield ProgramLine(
@@ -119,13 +123,14 @@ def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
 def _scale(c: Convention) -> Iterator[ProgramLine]:
     """Compute the scale of the range."""
     dtype, least = DTYPE[c.scale.scale_precision], c.range.min_range
+    of_width = DTYPE.get(c.range.width_dtype, dtype)
     if c.scale.asymmetric_scale == "inverse_range":
         yield from hqq.scales(dtype)
         return
     if least:
         note = f"since high - low is less than {decimal(least)}"
         width = Where(LESS(WIDTH, least), 1, Number(least), WIDTH, note)
-        yield ProgramLine("width", width, dtype, "the smallest range", c.source("min_range"))
+        yield ProgramLine("width", width, of_width, "the smallest range", c.source("min_range"))
     yield ProgramLine("raw", Name("width") / N if least else OF_RANGE, dtype)
     if c.scale.range_overflow == "split":
         yield ProgramLine("raw", Where(IS_INFINITE(RAW), 1, SPLIT, RAW), dtype, "high - low may overflow")

@@ -10,13 +10,13 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
-from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
+from quantcore.numerics import CHUNK, refuse_nonfinite
 from quantcore.programs import program
 from quantcore.qparams.scale import QParams, is_bad, parameters
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMse, Task
-from quantcore.scheme import Scheme, check_supported, full_name
+from quantcore.scheme import Scheme, check_supported, full_name, received
 
 _LARGE = 256  # elements of a block, from which it is cut
 
@@ -27,18 +27,24 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     Args:
         importance: of the elements, for the searches that weight by it; see `apply`.
 
+    >>> import quantcore as qc
+    >>> scheme = qc.Scheme.parse("uint4 asymmetric per_channel(0)")
+    >>> params = qc.choose_qparams([[0.0, 7.5], [-1.0, 14.0]], scheme)
+    >>> params.scale.tolist(), params.zero_point.tolist()
+    ([[0.5], [1.0]], [[0], [1]])
+
     Raises:
         QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and
             the convention (or a range setting other than `MinMax`) refuses them.
     """
-    x = as_float32(x)
+    x, scheme, _ = received(x, scheme)
     shape = tuple(x.shape)
     check_supported(scheme, shape)
     return find_qparams(x, scheme, Blocks.of(scheme.granularity, shape), importance)
 
 
 def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = None) -> QParams:
-    """`choose_qparams` for a checked float32 tensor and its blocks."""
+    """`choose_qparams` for a checked tensor, see `received`, and its blocks."""
     setting, rules = scheme.range_setting, scheme.rules
     center = x.mean() if rules.scale.center == "mean" else None
     x = x if center is None else x - center
@@ -49,7 +55,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
             refuse_nonfinite(x, who)
         return QParams(*setting.parameters(blocks.grid, x.device), center=center)
     if setting.searches_codes:
-        return search_qparams(x, scheme, blocks, importance)
+        return search_qparams(x.to(torch.float32), scheme, blocks, importance)
     low, high = _range(x, scheme, blocks, who)
     if refuses:  # NaN and infinity show in the extremes of MinMax: no extra pass over x
         _check_finite(x, low, high, who)
@@ -114,7 +120,7 @@ def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
     blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
-    low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
+    low, high = (torch.empty(blocks.grid, dtype=x.dtype, device=x.device) for _ in range(2))
     of_magnitude = scheme.symmetric and program(scheme).line("raw").of.names == {"max|x|"}  # alone
     either = of_magnitude and setting.ends_are_elements
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
@@ -128,7 +134,7 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
         if not setting.ends_are_elements:
             _check_finite(x, *found, who)
-            rows = to_blocks(values, region.block)
+            rows = to_blocks(values.to(torch.float32), region.block)
             task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)
             found = setting(rows, task)
         elif of_scale.symmetric_scale == "signed_amax":

@@ -57,7 +57,8 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
         zero_point = torch.full(scale.shape, int(zero_point), dtype=torch.int32, device=scale.device)
     elif "z" in lines.integers:
         zero_point = zero_point.to(torch.int32)
-    return QParams(scale, zero_point, low.to(torch.float32), high.to(torch.float32), inverse, replaced)
+    kept = scale.dtype if scale.dtype == torch.float64 else torch.float32
+    return QParams(scale, zero_point, low.to(kept), high.to(kept), inverse, replaced)
 
 
 def is_bad(scale: Tensor, c: Convention) -> bool:

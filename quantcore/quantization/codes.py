@@ -19,11 +19,11 @@ from quantcore.errors import QuantError
 from quantcore.expressions import run
 from quantcore.formats import CodebookFormat, FloatFormat, Format, IntFormat
 from quantcore.granularity import Blocks, Region, cells_of, split_axes, spread
-from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite, rounding
+from quantcore.numerics import CHUNK, like, refuse_nonfinite, rounding
 from quantcore.qparams import QParams, decode, dequantizer_of, fit, store, unscale
 from quantcore.quantization.walk import boxes, prepare
 from quantcore.range_setting import Given
-from quantcore.scheme import Scheme, check_supported, full_name
+from quantcore.scheme import Scheme, check_supported, full_name, received
 
 # Limits of the integer types that the rounded value is cast to
 _CAST_LIMITS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits": 2.0**31}
@@ -36,11 +36,15 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     Args:
         out: a tensor of x's shape and the format's dtype to write into.
 
+    >>> import quantcore as qc
+    >>> qc.quantize([0.5, -1.0, 2.0, 9.0], scale=0.25, zero_point=0, scheme=qc.Scheme(qc.INT4))
+    tensor([ 2, -4,  7,  7], dtype=torch.int8)
+
     Raises:
         QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or infinity and
             the convention refuses them.
     """
-    x = as_float32(x)
+    x, scheme, _ = received(x, scheme)
     check_supported(scheme, tuple(x.shape))
     if scheme.convention.refuses_nonfinite:
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
@@ -76,6 +80,7 @@ def codes_with(
         if isinstance(fmt, IntFormat):
             store(fit(work, scheme), target, fmt)
         else:
+            work = work.to(torch.float32)  # as torch casts float64 to a small float
             before = work.clone() if careful and rules.nonfinite.nan_replacement else None
             fmt.encode_(work, target, round_)
             replace_codes(target, before, fmt, rules)
@@ -101,14 +106,17 @@ def approximations(
         if not (before.min() >= least and before.max() <= most):  # NaN too
             clipped = int(np.count_nonzero(before < least) + np.count_nonzero(before > most))
         s, z = spread(scale[region.grid]), spread(zero_point[region.grid]) if shifted else None
-        own, values = dequantizer.at_region(region), work
+        own = dequantizer.at_region(region)
         if isinstance(fmt, IntFormat):
             values = fit(work, scheme)
-        elif not (isinstance(fmt, FloatFormat) and not rules.coding.zero_replacement and fmt.round_(work, round_)):
-            codes = like(work, "codes", fmt.dtype)
-            fmt.encode_(work, codes, round_)
-            replace_codes(codes, None, fmt, rules)
-            fmt.decode_(codes, work)
+        else:  # torch casts float64 to a small float by way of float32
+            values = work if work.dtype == torch.float32 else like(work, "narrow").copy_(work)
+            keeps_zeros = not rules.coding.zero_replacement
+            if not (isinstance(fmt, FloatFormat) and keeps_zeros and fmt.round_(values, round_)):
+                codes = like(values, "codes", fmt.dtype)
+                fmt.encode_(values, codes, round_)
+                replace_codes(codes, None, fmt, rules)
+                fmt.decode_(codes, values)
         yield region, unscale(values, s, z, own, work), clipped
 
 
@@ -124,6 +132,10 @@ def dequantize(
     """Return (codes - zero_point) * scale, float32, or value * scale for floats and codebooks.
 
     Parameters as in `quantize`.
+
+    >>> import quantcore as qc
+    >>> qc.dequantize(torch.tensor([2, -4, 7]), scale=0.25, zero_point=0, scheme=qc.Scheme(qc.INT4))
+    tensor([ 0.5000, -1.0000,  1.7500])
     """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)
@@ -135,7 +147,8 @@ def dequantize_with(
     """`dequantize` with everything that the convention stores, float32."""
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
     dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
-    x_hat = _output(out, blocks, torch.float32, codes.device)
+    wide = scheme.rules.decoding.decoding_dtype == "float64"
+    x_hat = _output(out, blocks, torch.float64 if wide else torch.float32, codes.device)
     blocked = (blocks.view(codes), blocks.view(x_hat))
     for region in blocks.regions(CHUNK):
         source, target = (split_axes(t[region.elements], region.block) for t in blocked)

@@ -16,7 +16,7 @@ from quantcore.scheme import Scheme
 
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
-    """Yield each region of `Blocks.blocked_shape` with the kernel's result, float32, in the axes of `split_axes`.
+    """Yield each region of `Blocks.blocked_shape` with the kernel's result, in x's dtype and the axes of `split_axes`.
 
     The tensor is scratch memory that the next region overwrites.
     """
@@ -36,7 +36,7 @@ def boxes(
         raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
     # for small floats even an added 0 matters: -0 + 0 is 0
     shifted = shifted or (KERNELS[rules.coding.kernel].shift_first and not integer)
-    scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), device=x.device)
+    scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), dtype=x.dtype, device=x.device)
     zeros = params.raw is not None and params.inverse is None and not bool(scale.abs().amin() > 0)
     round_ = rounding(rules.coding.rounding)
     for region in blocks.regions(CHUNK):
@@ -84,11 +84,12 @@ def inverse_of_levels(values: Tensor, scale: Tensor, blocks: Blocks) -> Tensor:
 
 
 def prepare(scale: Any, zero_point: Any, blocks: Blocks, device: torch.device) -> tuple[Tensor, Tensor, bool]:
-    """Return the parameters as float32 in block form, and whether any zero_point is not 0."""
+    """Return the parameters as float32 or float64 in block form, and whether any zero_point is not 0."""
     grid = blocks.grid
     made = []
     for what, value in (("scale", scale), ("zero_point", zero_point)):
-        tensor = torch.as_tensor(value, dtype=torch.float32, device=device)
+        wide = isinstance(value, Tensor) and value.dtype == torch.float64
+        tensor = torch.as_tensor(value, dtype=torch.float64 if wide else torch.float32, device=device)
         if tensor.dim() and tensor.shape != grid:
             raise QuantError(
                 f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {blocks.block} form a grid of {grid}; "

@@ -60,6 +60,18 @@ def _compressed_tensors() -> dict[str, Scheme]:
     return {f"compressed_tensors.{name}": scheme for name, scheme in found.items()}
 
 
+def _quanto() -> dict[str, Scheme]:
+    found = {
+        f"qint{bits}_g128": Scheme(
+            IntFormat(bits, signed=False), False, PerGroup(128), convention=CONVENTIONS["quanto.affine"]
+        )
+        for bits in (4, 2)
+    }
+    found["qint4_g128.zeropoint"] = replace(found["qint4_g128"], convention=CONVENTIONS["quanto.zero_point"])
+    found["qfloat8_e4m3fn"] = _named(FLOATS["e4m3fn"], PerChannel(0), "quanto.float8")
+    return {f"quanto.{name}": scheme for name, scheme in found.items()}
+
+
 def _microxcaling() -> dict[str, Scheme]:
     """Its integers are the digits of x.xxx: their scale is the block's power of two over 2^(bits-2)."""
     elements: dict[str, tuple[Format, float]] = {name: (fmt, 1.0) for name, fmt in _MX.items()}
@@ -77,6 +89,7 @@ PRESETS: dict[str, Scheme] = {
     # the grid to which GPTQ rounds (Quantizer.find_params in its quant.py), without error compensation
     "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128)),
     **_compressed_tensors(),
+    **_quanto(),
     "bitsandbytes.nf4": _named(CODEBOOKS["nf4"], PerFlatGroup(64), "bitsandbytes.4bit"),
     "bitsandbytes.fp4": _named(CODEBOOKS["fp4_bitsandbytes"], PerFlatGroup(64), "bitsandbytes.4bit"),
     "bitsandbytes.int8_vectorwise": _named(INT8, PerChannel(0), "bitsandbytes.int8_vectorwise"),

@@ -28,7 +28,11 @@ _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "cod
 
 
 def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
-    """Return one sentence on why the scheme's library can't quantize x of this shape and dtype, or None if it can.
+    """Return a sentence on why the scheme's library can't quantize x of this shape and dtype; None if it can.
+
+    >>> import quantcore as qc
+    >>> qc.unsupported_reason(qc.Scheme.parse("int8 per_tensor gguf.Q8_0"), (8, 16))
+    'gguf.Q8_0 (gguf 0.19.0) uses one scale per group within a row; here the granularity is per_tensor.'
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -65,7 +69,8 @@ def _dtype_reason(convention: Convention, dtype: torch.dtype) -> str | None:
     name, refused = str(dtype).removeprefix("torch."), dict(convention.refused_dtypes)
     if name not in refused:
         return None
-    return f'{full_name(convention)} does not support {name}: "{refused[name]}"; convert x to another dtype, such as float32.'
+    remedy = "convert x to another dtype, such as float32."
+    return f'{full_name(convention)} does not support {name}: "{refused[name]}"; {remedy}'
 
 
 def _zero_point_reason(scheme: Scheme) -> str:
@@ -135,8 +140,8 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
 def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
-    x of bfloat16 and float16 become float32 numbers of the same value; ``dtype``: of x, if it holds such
-    already.
+    x of bfloat16 and float16 become float32 numbers of the same value, and so does float64, rounded, unless
+    the library computes in it; ``dtype``: of x, if it holds such already.
 
     Raises:
         QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
@@ -146,13 +151,20 @@ def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
     refused = _dtype_reason(scheme.convention, dtype)
     if refused:
         raise QuantError(refused)
-    return as_float32(x), scheme.in_dtype(dtype), dtype
+    own = scheme.in_dtype(dtype)
+    wide = own.rules.coding.coding_dtype == "float64" and dtype == torch.float64
+    return x.to(torch.float64) if wide else as_float32(x), own, dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     """Return the nearest scheme that its library supports: the fewest changes, then the nearest bit width.
 
     The scheme itself if it is supported; None if no change of format, symmetry and granularity helps.
+
+    >>> import quantcore as qc
+    >>> scheme = qc.Scheme.parse("int4 asymmetric per_channel(0) bitsandbytes.int8_vectorwise")
+    >>> str(qc.nearest_supported(scheme, (64, 128)))
+    'int8 symmetric per_channel min_max bitsandbytes.int8_vectorwise'
 
     Raises:
         QuantError: the granularity does not fit the shape.

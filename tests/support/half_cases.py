@@ -108,6 +108,9 @@ SCHEMES = {
     ("compressed-tensors", "int"): _integers("compressed_tensors"),
     ("compressed-tensors", "fp8"): _floats("compressed_tensors.float8"),
     ("optimum-quanto", "symmetric"): _integers("quanto"),
+    ("optimum-quanto", "affine_shift"): _integers("quanto.affine"),
+    ("optimum-quanto", "affine_zeropoint"): _integers("quanto.zero_point"),
+    ("optimum-quanto", "qfloat8"): _floats("quanto.float8"),
     ("brevitas", "weight"): _integers("brevitas"),
     ("hqq", "noopt"): _hqq,
     ("bitsandbytes", "4bit"): _four_bits,
@@ -137,6 +140,8 @@ def ours(case, scheme, x):
     library, variant = case["library"], case["variant"]
     if variant in ("mx", "nvfp4"):
         found["scale"] = result.scales.codes.to(torch.int64)
+    elif variant == "affine_shift":  # its shift is -min
+        found["zero_point"] = -result.zero_point
     elif library == "bitsandbytes":
         found["scale"] = result.params.high
     return {name: t.double().numpy() for name, t in found.items()}
@@ -174,8 +179,11 @@ def _difference(case, name, found):
         if case["dtypes"].get(name) in ("uint8", "float8_e4m3fn", "float8_e5m2"):
             got, expected = got.astype(np.int64) & 0xFF, expected & 0xFF
         wrong = (got != expected) & ~skipped
-    else:
-        wrong = (got != expected) & ~(np.isnan(got) & np.isnan(expected))
+    else:  # a zero point of NaN has no integer
+        none = np.isnan(got) | np.isin(got, NO_INTEGER)
+        wrong = (got != expected) & ~(none & np.isnan(expected))
+    if name == "dequant" and "codes" in case["arrays"]:  # a code of NaN is no integer, and its value NaN
+        wrong &= ~np.isin(recorded(case, "codes"), NO_INTEGER)
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -40,12 +40,15 @@ EXAMPLES = (
     ),
     LibraryExample(
         "4 × 4, symmetric int8: divide by 127 or 127.5?",
-        "-1.1258 -1.1524 -0.2506 -0.4339\n0.8487 0.692 -0.316 -2.1152\n0.3223 -1.2633 0.35 0.3081\n0.1198 1.2377 1.1168 -0.2473",
+        "-1.1258 -1.1524 -0.2506 -0.4339\n0.8487 0.692 -0.316 -2.1152\n0.3223 -1.2633 0.35 0.3081\n0.1198 "
+        "1.2377 1.1168 -0.2473",
         "int8 symmetric",
         "onnxruntime",
         "torchao",
     ),
-    LibraryExample("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", "int8 symmetric", "onnxruntime", "torchao"),
+    LibraryExample(
+        "A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", "int8 symmetric", "onnxruntime", "torchao"
+    ),
     LibraryExample(
         "A group from 10.5 to 14 at 4 bits: must the range include 0?",
         "10.5 11 11.5 12 12.5 13 13.5 14",
@@ -79,7 +82,9 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
 def _library(place: Any, label: str, key: str, usual: str) -> str:
     """Draw the choice of a library; return it, or ``usual`` if none is chosen."""
     return str(
-        place.selectbox(label, list(qc.INTEGER_CONVENTIONS), None, placeholder=usual, key=key, bind="query-params")
+        place.selectbox(
+            label, list(qc.INTEGER_CONVENTIONS), None, placeholder=usual, key=key, bind="query-params"
+        )
         or usual
     )
 

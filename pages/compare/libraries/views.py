@@ -1,4 +1,4 @@
-"""Two libraries compared: a table of all libraries, maps of both results, and the reason for every difference."""
+"""Two libraries compared: a table of all libraries, maps of both results, the reason for every difference."""
 
 import dataclasses
 from functools import partial
@@ -98,7 +98,7 @@ def _cause(reason: Reason) -> str:
 
 
 def follow(found: qc.Comparison) -> None:
-    """Draw the arithmetic of one element that differs under both libraries; mark the first step that differs."""
+    """Draw the arithmetic of an element that differs, under both libraries; mark the first step that does."""
     if not found.count:
         return
     shape = tuple(found.differs.shape)

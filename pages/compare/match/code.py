@@ -1,4 +1,4 @@
-"""Code pasted into Match, evaluated by an interpreter of our own: its mistakes by line, and what they do to the tensor."""
+"""Code pasted into Match, evaluated by our own interpreter: its mistakes by line, and what they do."""
 
 import html
 from functools import partial
@@ -51,9 +51,11 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             height=210,
             persist_state="session",
             label_visibility="collapsed",
-            placeholder="scale = x.abs().max() / 127\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
-            help="A quantizer in torch or numpy, 3 to 60 lines. It is evaluated by an interpreter of our own, with no import, "
-            "no file and no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
+            placeholder="scale = x.abs().max() / 127\n"
+            "q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
+            help="A quantizer in torch or numpy, 3 to 60 lines. It is evaluated by an interpreter of our "
+            "own, with no import, no file and no attribute outside a fixed list. The link does not carry "
+            "it. Press Ctrl+Enter when done.",
         )
         _examples()
     if not text or not text.strip():
@@ -83,7 +85,9 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
 def _cards() -> list[cards.Card]:
     """Return some examples; the picture is what their codes are off by."""
     return [
-        cards.Card(f"_match_code_card_{name}", CASES[name].title, line, _picture(name, theme()), _load, (name,))
+        cards.Card(
+            f"_match_code_card_{name}", CASES[name].title, line, _picture(name, theme()), _load, (name,)
+        )
         for name, line in _SHOWN.items()
     ]
 
@@ -125,11 +129,11 @@ def _source(reading: qc.CodeReading) -> None:
         if number in marked:
             sign, colour = _MARKS[marked[number]]
             rows.append(
-                f"<div style='background:{colour};padding:0 .5rem'>{sign} <span style='opacity:.6'>{number:>3}</span>  "
-                f"{html.escape(line)}</div>"
+                f"<div style='background:{colour};padding:0 .5rem'>{sign} <span "
+                f"style='opacity:.6'>{number:>3}</span>  {html.escape(line)}</div>"
             )
     style = (
-        'font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;'
+        "font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;"
         "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
     )
     st.html(f"<pre class='qs-code' style='{style}'>{''.join(rows)}</pre>")
@@ -173,7 +177,7 @@ def _shape(tensor: PageTensor) -> tuple[int, ...] | None:
 
 
 def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
-    """Draw each line's values, the errors of the code and of the scheme that it intends, and the codes of both."""
+    """Draw each line's values, and the errors and codes of the code and of the scheme that it intends."""
     if not reading.lines_of_quantizers:
         return
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
@@ -187,7 +191,12 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
             tensor,
             f"code on tensor {place} {element} {scheme} {reading.text}",
             lambda: guarded.show_code(
-                text, _shape(tensor), place, cache.values(tensor).float().numpy(), element, _handed(tensor, scheme)
+                text,
+                _shape(tensor),
+                place,
+                cache.values(tensor).float().numpy(),
+                element,
+                _handed(tensor, scheme),
             ),
             needs.USUAL,
             long=True,
@@ -198,8 +207,8 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
     if shown.codes.numel() < tensor.elements:
         shape = " × ".join(map(str, shown.codes.shape))
         st.caption(
-            f"This tensor is large: only {shape} of its elements are used, even for the scale. They are the first ones "
-            "along each axis, and runs of others drawn over all of it."
+            f"This tensor is large: only {shape} of its elements are used, even for the scale. They are the "
+            "first ones along each axis, and runs of others drawn over all of it."
         )
     if shown.against is None:
         st.caption(messages.plain(shown.why))
@@ -243,7 +252,7 @@ def _handed(tensor: PageTensor, scheme: qc.Scheme | None) -> tuple[float, int] |
 
 
 def _chosen(reading: qc.CodeReading) -> int:
-    """Draw the choice of a quantizer if the code has several; return its index. Default: the first with a mistake."""
+    """Draw the choice of a quantizer if the code has several; return its index, first that with a mistake."""
     place = next((f.quantizer for f in reading.findings if f.quantizer is not None and f.certain), None) or 0
     lines = reading.lines_of_quantizers
     several = len(lines)

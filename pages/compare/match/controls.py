@@ -1,4 +1,4 @@
-"""The integers to match, pasted or uploaded, with their scale and zero point, and how the link carries them."""
+"""The integers to match, pasted or uploaded, with scale and zero point, and how the link carries them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,12 @@ from quantcore import tensors
 _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK = "match_q", "match_s", "match_z"
 LABELS = {"paste": "Integers", "upload": "File", "code": "Python code"}
 _CAPTIONS = {
-    "paste": "Paste the integers that some code made of the tensor in the sidebar: Match names the rules, or the mistake.",
-    "upload": "Upload the integers that some code made of the tensor in the sidebar: Match names the rules, or the mistake.",
-    "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter evaluates it.",
+    "paste": "Paste the integers that some code made of the tensor in the sidebar: Match names the rules, "
+    "or the mistake.",
+    "upload": "Upload the integers that some code made of the tensor in the sidebar: Match names the rules, "
+    "or the mistake.",
+    "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter "
+    "evaluates it.",
 }
 KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
 _FIELDS = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
@@ -50,7 +53,8 @@ def draw(place: Any, beside: Any) -> Inputs | None:
     if source == "code":
         return None
     pasted = source == "paste"
-    hint = "One number, or one per block: as a list, or nested in the shape of the blocks. Leave empty if unknown."
+    hint = "One number, or one per block: as a list, or nested in the shape of the blocks. "
+    hint += "Leave empty if unknown."
     with beside:
         scale = st.text_input("Scale, if known", key=SCALE, persist_state="session", help=hint)
         zero_point = st.text_input("Zero point, if known", key=ZERO_POINT, persist_state="session", help=hint)

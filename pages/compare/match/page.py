@@ -13,7 +13,8 @@ with page_frame("Which rules made these integers?") as frame:
     inputs = controls.draw(place, beside)
     if inputs is not None and not controls.carried():
         sharing.note(
-            "The link does not carry all of the input: send the integers, scale and zero point along as a file."
+            "The link does not carry all of the input: send the integers, scale and zero point along as a "
+            "file."
         )
     if controls.is_code():
         sharing.note("The link does not carry the code: send it along.")

@@ -1,4 +1,4 @@
-"""A search that shows its progress, can be stopped, and whose result is shared by all who search for the same."""
+"""A search that shows its progress and can be stopped; all who search for the same share its result."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ AT_ONCE = 10_000  # elements; a larger tensor is searched when the button is pre
 
 @dataclass
 class SearchResult:
-    """What a search has found, and the fraction of it that is done, 0 to 1; ``begun``: even if it tried nothing yet."""
+    """What a search has found, and the fraction done, 0 to 1; ``begun``: even if it tried nothing yet."""
 
     matches: qc.Matches = field(default_factory=qc.Matches)
     fraction: float = 0.0
@@ -25,7 +25,7 @@ class SearchResult:
 
 
 def search(tensor: PageTensor, inputs: Inputs, place: DeltaGenerator) -> SearchResult | None:
-    """Search if that is quick or asked for, else draw the button for it in ``place``; return what has been found so far.
+    """Search if that is quick or asked for, else draw its button in ``place``; return what has been found.
 
     Raises:
         QuantError: the inputs can't be codes, scale or zero point of the tensor.

@@ -1,4 +1,4 @@
-"""What a search found: a summary, the table of candidates, and the maps, reasons and schemes of the chosen one."""
+"""What a search found: a summary, the table of candidates; maps, reasons and schemes of the chosen one."""
 
 from typing import Any
 

@@ -68,8 +68,8 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         "Schemes",
         "sw_set",
         SETS,
-        help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
-        "presets: only the presets. custom: every combination of what you choose.",
+        help="default: common formats, granularities and range settings that fit this tensor, and every "
+        "preset. presets: only the presets. custom: every combination of what you choose.",
     )
     schemes = _chosen() if which == "chosen" else list(qc.PRESETS.values())
     if which == "default":

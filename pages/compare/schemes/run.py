@@ -1,7 +1,7 @@
 """A sweep that shows rows as it computes them.
 
-Rows are kept per tensor and scheme: a changed choice computes only the new ones, and a class that opens one link
-computes each row once.
+Rows are kept per tensor and scheme: a changed choice computes only the new ones, and a class that opens one
+link computes each row once.
 """
 
 from collections.abc import Callable, Generator

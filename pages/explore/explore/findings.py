@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a result, in one line above the maps, with cells, fix and lesson, and examples of others."""
+"""What is wrong with a result, in one line above the maps, with cells, fix and lesson; examples of others."""
 
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -27,7 +27,7 @@ _MARKS = {
 
 
 class Image(NamedTuple):
-    """An image that is quantized so that one sees it: a title, one of `tensors.EXAMPLES`, the text of a scheme."""
+    """An image whose quantization one sees: a title, one of `tensors.EXAMPLES`, the text of a scheme."""
 
     title: str
     tensor: str
@@ -39,7 +39,8 @@ IMAGES = {
     "bands": Image("An image with bands", "landscape-128x192", "uint3 asymmetric"),
 }
 
-TITLES = {name: kind.example.title for name, kind in KINDS.items()} | {name: image.title for name, image in IMAGES.items()}
+TITLES = {name: kind.example.title for name, kind in KINDS.items()}
+TITLES |= {name: image.title for name, image in IMAGES.items()}
 
 
 def shown(tensor: PageTensor, scheme: qc.Scheme) -> tuple[Box, ...]:
@@ -67,7 +68,7 @@ def draw(place: DeltaGenerator, tensor: PageTensor, result: qc.Quantized, report
 
 
 def _all(tensor: PageTensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
-    """Draw the popover with all findings in full, if it is open; the first one's buttons are above the maps."""
+    """Draw the popover with all findings in full, if it is open; the first's buttons are above the maps."""
     label = f"All {len(found)}" if len(found) > 1 else "More"
     popover = st.popover(label, type="tertiary", key=_ALL, on_change="rerun")
     if not popover.open:

@@ -1,4 +1,4 @@
-"""The two lines above the maps: the tensor with its scales and zero points, and the key figures of the result.
+"""The two lines above the maps: the tensor with its scales and zero points, and the result's key figures.
 
 All in one HTML element: drawn with st.metric, the figures would take as long as all the controls.
 """
@@ -63,7 +63,7 @@ _RUN = "_explore_runs"  # their number tells history.js that an action was answe
 
 
 class Figure(NamedTuple):
-    """A key figure: label, value, the value as shown, the format of a change, whether larger is better, help."""
+    """A key figure: label, value, as shown, the format of a change, whether larger is better, help."""
 
     label: str
     value: float
@@ -83,7 +83,8 @@ def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Fi
     stored = storage(own, tensor.shape)
     bits = stored.bits_per_element
     shared = stored.scales + stored.zero_points
-    sum_ = f"{stored.codes / stored.elements:.4g} for the code + {shared:,} / {stored.elements:,} for scales and zero points"
+    code, others = f"{stored.codes / stored.elements:.4g}", f"{shared:,} / {stored.elements:,}"
+    sum_ = f"{code} for the code + {others} for scales and zero points"
     ratio = qc.compression_ratio(own, tensor.shape, 8 * dtype.itemsize)
     at = report.max_abs_error_index
     worst = "The largest |error|" + ("." if at is None else f", at element {at}.")
@@ -129,10 +130,11 @@ def draw(
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
     facts = f"{shape} · {tensor.dtype}"
+    title = html.escape(f"{tensor.title} · {facts}")
     st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     first = (
         f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}>'
-        f'<span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<span title="{title}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)

@@ -74,7 +74,8 @@ def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
     st.dataframe(table, hide_index=True, column_config=tables.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
-            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has all of them."
+            f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has "
+            "all of them."
         )
 
 
@@ -151,8 +152,8 @@ def _library(tensor: PageTensor, result: qc.Quantized) -> None:
         return
     if convention.library in snippets.RECORDED_ONLY:
         st.caption(
-            f"The tests do not run this script, since {name} can't be installed alongside the other libraries; they "
-            "check these integers against integers recorded with that version."
+            f"The tests do not run this script, since {name} can't be installed alongside the other "
+            "libraries; they check these integers against integers recorded with that version."
         )
     elif convention.name in qc.INTEGER_CONVENTIONS:
         st.caption(
@@ -212,7 +213,7 @@ def _download(
 
 
 def _too_large(tensor: PageTensor) -> str:
-    """Return why files of the tensor can't be written here, or an empty text: a download has no place for a sentence."""
+    """Return why files of the tensor can't be written here, or "": a download has no place for a sentence."""
     return cache.too_much(tensor, needs.EXPORT)
 
 

@@ -33,7 +33,8 @@ with page_frame("Which numbers can a format hold?") as frame:
             accept_new_options=True,
             on_change=views.follow,
             width=200,
-            help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
+            help="stochastic rounds up with a probability equal to the fraction; for another seed, type "
+            "stochastic_7.",
         )
         axis = choice.segmented(
             "Axis", "fmt_axis", views.AXES, default=views.DEFAULTS["fmt_axis"], width="content"
@@ -46,8 +47,9 @@ with page_frame("Which numbers can a format hold?") as frame:
             accept_new_options=True,
             max_selections=12,
             bind="query-params",
-            help="Or type another: float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, int5, "
-            "uint4, log2_5, codebook([-1, 0, 2]). fitted is a codebook fitted to the tensor in the sidebar.",
+            help="Or type another: float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 "
+            "mantissa bits, int5, uint4, log2_5, codebook([-1, 0, 2]). fitted is a codebook fitted to the "
+            "tensor in the sidebar.",
         )
     formats: dict[str, qc.Format] = {}
     for name in typed:

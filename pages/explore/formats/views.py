@@ -126,15 +126,15 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
     )
     st.markdown("\n".join(f"- **{messages.plain(name)}**: {about(fmt)}" for name, fmt in formats.items()))
     st.caption(
-        "Smallest above 0 is a subnormal if the float has them. Epsilon is the step from 1 to the next value. Error is "
-        "the number minus what it rounds to. Sources: OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; "
-        "IEEE 754-2019; QLoRA (arXiv 2305.14314) for nf4."
+        "Smallest above 0 is a subnormal if the float has them. Epsilon is the step from 1 to the next "
+        "value. Error is the number minus what it rounds to. Sources: OCP 8-bit Floating Point 1.0; OCP "
+        "Microscaling Formats 1.0; IEEE 754-2019; QLoRA (arXiv 2305.14314) for nf4."
     )
 
 
 @dataclass(frozen=True)
 class FormatBit:
-    """A bit; ``kind``: what it stands for. The bits of integers and indices count as mantissa, but for a sign."""
+    """A bit; ``kind``: what it stands for. Bits of integers and indices count as mantissa, but for a sign."""
 
     name: str
     kind: str
@@ -149,7 +149,8 @@ def bits_of(fmt: qc.Format) -> list[FormatBit]:
             *(FormatBit(f"M{i}", MANTISSA) for i in reversed(range(fmt.mantissa))),
         ]
     signed = isinstance(fmt, qc.IntFormat) and fmt.signed
-    return [FormatBit(f"B{i}", SIGN if signed and i == fmt.bits - 1 else MANTISSA) for i in reversed(range(fmt.bits))]
+    kinds = [SIGN if signed else MANTISSA, *[MANTISSA] * (fmt.bits - 1)]
+    return [FormatBit(f"B{fmt.bits - 1 - i}", kind) for i, kind in enumerate(kinds)]
 
 
 def grouped(fmt: qc.Format, code: int) -> str:
@@ -206,13 +207,14 @@ def _rounded(fmt: qc.Format, x: float, rule: str) -> list[str]:
 
 
 def code(place: Any, formats: dict[str, qc.Format], x: float, rule: str) -> tuple[str, float] | None:
-    """Draw the choice of a format, its bits, and the value; return the format's name and the finite value, if any.
+    """Draw the choice of a format, its bits, and the value; return the format's name and a finite value.
 
     Args:
         x, rule: until a bit is switched, the code is what x rounds to.
     """
     with place.container(key="fmt_code_row", horizontal=True, vertical_alignment="top", gap="medium"):
-        left, middle, right = st.container(width=170), st.container(key="fmt_boxes"), st.container(key="fmt_value")
+        left, middle = st.container(width=170), st.container(key="fmt_boxes")
+        right = st.container(key="fmt_value")
     names = [name for name in formats if name != FITTED]
     with left:
         usual = DEFAULTS[CODE]
@@ -247,5 +249,7 @@ def code(place: Any, formats: dict[str, qc.Format], x: float, rule: str) -> tupl
     value, formula = meaning(fmt, code)
     shown = "–" if value is None else f"{value:.7g}"
     line = f"{grouped(fmt, code)}, code {code}: {formula}"
-    right.html(f'<div class="qs-value">{html.escape(shown)}</div><div class="qs-formula">{html.escape(line)}</div>')
+    right.html(
+        f'<div class="qs-value">{html.escape(shown)}</div><div class="qs-formula">{html.escape(line)}</div>'
+    )
     return (name, value) if value is not None and abs(value) < float("inf") else None

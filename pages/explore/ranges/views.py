@@ -41,8 +41,8 @@ def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
         "Block",
         key=_BLOCK,
         placeholder=f"all {result.scale.numel():,}",
-        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}. Choose one by its position, such as "
-        f"{', '.join(['0'] * len(grid))}, or leave this empty for all blocks.",
+        help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}. Choose one by its position, "
+        f"such as {', '.join(['0'] * len(grid))}, or leave this empty for all blocks.",
         bind="query-params",
     )
     try:
@@ -140,7 +140,8 @@ def slider(bounds: tuple[float, float], extremes: tuple[float, float], symmetric
         key=at_slider,
         on_change=_slid,
         args=(at_slider, step),
-        help="Moving it sets the range of the scheme in the sidebar to fixed; your browser's Back button undoes it.",
+        help="Moving it sets the range of the scheme in the sidebar to fixed; your browser's Back button "
+        "undoes it.",
     )
 
 
@@ -259,28 +260,31 @@ def notes(tensor: PageTensor, scheme: qc.Scheme, block: Block, error: qc.RangeCu
     sentences = []
     if error.blocks > 1:
         sentences.append(
-            "Low, high and width are means over the blocks; errors are over all their elements. Along the curve, all "
-            "blocks use the same fraction of their own min-max range. A manual range is the same for all blocks."
+            "Low, high and width are means over the blocks; errors are over all their elements. Along the "
+            "curve, all blocks use the same fraction of their own min-max range. A manual range is the same "
+            "for all blocks."
         )
     elif block is not None:
         sentences.append("A manual range applies to every block, not only to this one.")
     if error.measured < error.elements:
         sentences.append(
-            f"Curve and table are measured on {error.measured:,} of the {error.elements:,} elements, evenly spaced; "
-            "histogram, maps and codes use all of them."
+            f"Curve and table are measured on {error.measured:,} of the {error.elements:,} elements, evenly "
+            "spaced; histogram, maps and codes use all of them."
         )
     if scheme.scales is not None:
         sentences.append("Curve and table use float32 scales, before the scales themselves are quantized.")
     if not scheme.format.has_zero_point:
         sentences.append(
-            f"{scheme.format} has no zero point, so the range only sets the scale. With unequal steps, the rounding "
-            "error does not shrink in proportion to the range as it does with integers."
+            f"{scheme.format} has no zero point, so the range only sets the scale. With unequal steps, the "
+            "rounding error does not shrink in proportion to the range as it does with integers."
         )
     for setting in METHODS:
         reason = qc.unsupported_reason(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
         if reason:
             name = write_call(setting)
-            sentences.append(f"Not in the table: {reason if reason.startswith(name) else f'{name}: {reason}'}")
+            sentences.append(
+                f"Not in the table: {reason if reason.startswith(name) else f'{name}: {reason}'}"
+            )
     st.caption(messages.plain(" ".join(sentences)))
 
 
@@ -327,7 +331,8 @@ def trials(
         st.markdown(f"**Trials of {messages.plain(curve.name)}**")
         charts.draw(figures.search_error(curve, theme=theme()), key="rng_search")
     sentences = [
-        f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."
+        f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best "
+        "trials."
     ]
     if curve.measured > 1:
         sentences.append("A marker's size shows how many groups ended with that trial; errors are means.")
@@ -337,7 +342,8 @@ def trials(
         sentences.append("Errors are measured before the scales themselves are quantized.")
     if scheme.convention.library == "ggml":
         sentences.append(
-            "This format has no other range settings: ggml finds its scales only this way. A ggml build that fuses "
-            "multiply and add (most arm64 builds) sometimes chooses another trial; this is x86-64 without fusing."
+            "This format has no other range settings: ggml finds its scales only this way. A ggml build "
+            "that fuses multiply and add (most arm64 builds) sometimes chooses another trial; this is "
+            "x86-64 without fusing."
         )
     st.caption(messages.plain(" ".join(sentences)))

@@ -1,4 +1,4 @@
-"""Class: students predict codes, scales and zero points on their phones, and the projector shows what they answered."""
+"""Class: students predict codes, scales and zero points on phones; the projector shows what they answered."""
 
 from pages.learn.classroom import controls
 from pages.learn.lesson_pages import ORDER

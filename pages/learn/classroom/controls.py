@@ -1,4 +1,4 @@
-"""What steers a class: the links to it, the presenter's presses, the plan of questions, and the teacher's own."""
+"""What steers a class: the links to it, the presenter's presses, planned questions and the teacher's own."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -130,8 +130,13 @@ def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
     try:
         at = None
         if asked == "codes":
-            typed = st.text_input("Element", key=ELEMENT, bind="query-params", placeholder=", ".join("0" * len(tensor.shape)),
-                                  help="The codes asked for are of elements in the block of this one")  # fmt: skip
+            typed = st.text_input(
+                "Element",
+                key=ELEMENT,
+                bind="query-params",
+                placeholder=", ".join("0" * len(tensor.shape)),
+                help="The codes asked for are of elements in the block of this one",
+            )
             at = read_element(typed, tensor.shape)
         query, note = _view(link.carries_all(tensor))
         question = ask_about(cache.result(tensor, scheme), asked, query, at)
@@ -144,7 +149,8 @@ def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
         st.caption(note)
     added = partial(classroom.current().set_plan, mine.code, mine.key, [*questions, question])
     there = question in questions
-    st.button("On the list already" if there else "Add to the questions", disabled=there, on_click=press, args=(added,))
+    label = "On the list already" if there else "Add to the questions"
+    st.button(label, disabled=there, on_click=press, args=(added,))
 
 
 def _view(is_whole: bool) -> tuple[str, str]:
@@ -153,7 +159,10 @@ def _view(is_whole: bool) -> tuple[str, str]:
     query = urlencode([(k, v) for k, v in parse_qsl(urlsplit(link.address()).query) if k in carried])
     if is_whole and len(query) <= MOST_LINK:
         return f"?{query}", ""
-    return "", "What you download after class will have no link for it: this tensor's values are too many for one."
+    return (
+        "",
+        "What you download after class will have no link for it: this tensor's values are too many for one.",
+    )
 
 
 @functools.cache

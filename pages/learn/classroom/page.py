@@ -35,18 +35,21 @@ def start() -> None:
     with left:
         _offer()
     with right:
-        st.caption("An example: what a class sees of 24 answers. They are invented; the numbers and reasons are computed.")
+        st.caption(
+            "An example: what a class sees of 24 answers. They are invented; the numbers and reasons are "
+            "computed."
+        )
         st.html(views.example(controls.questions()[0]))
 
 
 def _offer() -> None:
     st.markdown(
-        "- Students join on their phones by a QR code or a short code, without an account or a name, and answer one question at "
-        "a time: which codes, scales or zero points does this tensor get?\n"
-        "- The projector shows the question and how many have answered, then every answer: how many gave it, and the known "
-        "mistakes that give exactly this number.\n"
-        "- Begin with the questions of the lessons, and add your own about any tensor and scheme.\n"
-        "- Reveal, talk, and vote again: both votes are shown side by side."
+        "- Students join on their phones by a QR code or a short code, without an account or a name, and "
+        "answer one question at a time: which codes, scales or zero points does this tensor get?\n- The "
+        "projector shows the question and how many have answered, then every answer: how many gave it, and "
+        "the known mistakes that give exactly this number.\n- Begin with the questions of the lessons, and "
+        "add your own about any tensor and scheme.\n- Reveal, talk, and vote again: both votes are shown "
+        "side by side."
     )
     try:
         classroom.check()
@@ -56,10 +59,10 @@ def _offer() -> None:
     controls.show_problem()
     st.button("Begin a class", type="primary", key="class_begin", on_click=press, args=(controls.begin,))
     st.caption(
-        "Students who predict before a demonstration understand it better than those who only watch (Crouch et al. 2004, "
-        "American Journal of Physics 72, 835; Miller et al. 2013, Physical Review ST Physics Education Research 9, 020113). "
-        "Only answers are kept, without names or addresses, until the class ends: when you end it, after two hours without use, "
-        "or after a day at most."
+        "Students who predict before a demonstration understand it better than those who only watch (Crouch "
+        "et al. 2004, American Journal of Physics 72, 835; Miller et al. 2013, Physical Review ST Physics "
+        "Education Research 9, 020113). Only answers are kept, without names or addresses, until the class "
+        "ends: when you end it, after two hours without use, or after a day at most."
     )
 
 
@@ -99,7 +102,8 @@ def head(mine: ClassAccess) -> None:
         with st.popover("Download", icon=":material/download:"):
             st.write("Questions, answers and links, for as long as the class lasts:")
             for name, write in (("csv", views.as_csv), ("html", views.as_html)):
-                st.download_button(f"class.{name}", partial(written, mine, write, at), f"class-{code}.{name}", on_click="ignore")
+                content = partial(written, mine, write, at)
+                st.download_button(f"class.{name}", content, f"class-{code}.{name}", on_click="ignore")
         with st.popover("End", icon=":material/stop_circle:"):
             st.write("Ends the class for everyone and deletes its answers. Download them first.")
             st.button("End the class", key="class_end", on_click=press, args=(partial(controls.end, mine),))
@@ -111,20 +115,40 @@ def written(mine: ClassAccess, write: views.Writer, at: str) -> str:
 
 
 def steer(mine: ClassAccess, board: Board, chosen: Question | None) -> None:
-    """Draw the buttons that steer. Their keys name the round that they are for, so that a press too many finds none."""
+    """Draw the buttons that steer. Their keys name their round, so that a press too many finds none."""
     now, (code, secret, _), classes = board.current, mine, classroom.current()
     stands = f"{board.shown}_{now.number if now else 0}_{now.phase if now else ''}"
     with st.container(key="lesson_previous", width=120):
         back = partial(classes.look, code, secret, True, board.shown)
-        st.button("Previous", key=f"class_back_{stands}", on_click=press, args=(back,), disabled=board.shown <= board.first,
-                  help="Shows the answers to the previous question again; phones stay at this one", width="stretch")  # fmt: skip
+        st.button(
+            "Previous",
+            key=f"class_back_{stands}",
+            on_click=press,
+            args=(back,),
+            disabled=board.shown <= board.first,
+            help="Shows the answers to the previous question again; phones stay at this one",
+            width="stretch",
+        )
     with st.container(key="lesson_next", width=260):
         label, do = controls.forward(mine, board, chosen)
-        st.button(label, key=f"class_next_{stands}", type="primary", on_click=press, args=(do,), disabled=do is None, width="stretch")
-    for label, act in (("Unlock", "open") if now and now.phase == "locked" else ("Lock", "lock"), *AGAIN.items()):
+        st.button(
+            label,
+            key=f"class_next_{stands}",
+            type="primary",
+            on_click=press,
+            args=(do,),
+            disabled=do is None,
+            width="stretch",
+        )
+    for label, act in (
+        ("Unlock", "open") if now and now.phase == "locked" else ("Lock", "lock"),
+        *AGAIN.items(),
+    ):
         do = partial(classes.steer, code, secret, act, now.number if now else 0)
         off = now is None or board.shown != now.number or (act == "lock" and now.phase == "revealed")
-        st.button(label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act])
+        st.button(
+            label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act]
+        )
 
 
 def choose(mine: ClassAccess, board: Board, questions: list[Question]) -> Question | None:
@@ -142,17 +166,21 @@ def choose(mine: ClassAccess, board: Board, questions: list[Question]) -> Questi
         return None
     rest = [question for i, question in enumerate(questions) if i != index]
     less = partial(classroom.current().set_plan, mine.code, mine.key, rest)
-    st.button("Remove", key=f"class_remove_{index}_{len(questions)}", on_click=press, args=(less,), help="From the list of questions")
+    key = f"class_remove_{index}_{len(questions)}"
+    st.button("Remove", key=key, on_click=press, args=(less,), help="From the list of questions")
     return questions[index]
 
 
 def present(mine: ClassAccess) -> None:
     """Draw the presenter's page."""
-    board, questions = classroom.current().board(mine.code, mine.key), classroom.current().plan(mine.code, mine.key)
+    store = classroom.current()
+    board, questions = store.board(mine.code, mine.key), store.plan(mine.code, mine.key)
     head(mine)
     controls.show_problem()
     if is_loopback(urlsplit(st.context.url or "").hostname or ""):
-        messages.warning("Phones can't reach this address: open this page at the machine's own name or address.")
+        messages.warning(
+            "Phones can't reach this address: open this page at the machine's own name or address."
+        )
     steering = st.container(horizontal=True, key="class_steer")
     left, right = st.columns([2, 3], gap="medium")
     with left:
@@ -160,11 +188,12 @@ def present(mine: ClassAccess) -> None:
             chosen = choose(mine, board, questions)
         peek = st.toggle("Show me the answers before they are revealed", key="class_peek")
         st.caption(
-            "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous. Each browser has one answer to "
-            "a question, but a private window can vote twice. Only this window's address steers the class; Link leaves it out."
+            "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous. Each "
+            "browser has one answer to a question, but a private window can vote twice. Only this window's "
+            "address steers the class; Link leaves it out."
         )
-        if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params",
-                     help="About the tensor and scheme in the sidebar, which are those of the other pages"):  # fmt: skip
+        hint = "About the tensor and scheme in the sidebar, which are those of the other pages"
+        if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params", help=hint):
             controls.own_question(mine, questions)
     with right:
         show(mine, board, peek)
@@ -178,10 +207,15 @@ try:
     if mine is None:
         start()
     elif mine.steers:
-        sharing.note("The link leaves out your class: students join at its code, and only this window's address steers it.")
+        sharing.note(
+            "The link leaves out your class: students join at its code, and only this window's address "
+            "steers it."
+        )
         present(mine)
     else:
-        sharing.note("The link leaves out the class: its answers can be seen only at the projector's own address.")
+        sharing.note(
+            "The link leaves out the class: its answers can be seen only at the projector's own address."
+        )
         st.html(f"<style>{PROJECTED}</style>")
         with st.container(key="class_projected"):
             show(mine)

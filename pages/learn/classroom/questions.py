@@ -1,7 +1,7 @@
 """Questions to a class about a quantized tensor, whose usual mistakes give different answers.
 
-What each known mistake gives is evaluated when the question is asked and kept with it, so that the answers can be explained
-without the tensor.
+What each known mistake gives is evaluated when the question is asked and kept with it, so that the answers
+can be explained without the tensor.
 """
 
 import json
@@ -38,7 +38,8 @@ class AskedNumber:
     Attributes:
         place: of the element, or of the block in block form.
         how: the arithmetic of the right number.
-        wrong: what one known mistake gives, the mistake's name in `MISTAKES`, and the sentence that explains it.
+        wrong: what one known mistake gives, the mistake's name in `MISTAKES`, and a sentence that explains
+            it.
     """
 
     place: Place
@@ -50,7 +51,7 @@ class AskedNumber:
 class TensorPart:
     """The part of a tensor that the projector shows, numbers as text.
 
-    ``rows``, ``columns``: their indices; ``marked``: (row, column) of the elements asked for, counted in this part.
+    ``rows``, ``columns``: their indices; ``marked``: (row, column) in this part of the elements asked for.
     """
 
     rows: tuple[str, ...]
@@ -63,7 +64,7 @@ class TensorPart:
 class AnswerKey:
     """The answer key of a question: what stands behind it; phones never see it.
 
-    ``link``: page and query that show its tensor, "" if no link can; ``part``: None if the question does without the tensor.
+    ``link``: page and query that show its tensor, "" if none can; ``part``: None if it needs no tensor.
     """
 
     asked: str
@@ -115,8 +116,12 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
     digits = DIGITS if asked == "scale" else 0
     correct = [right(t, asked) for t in traces]
     if not np.isfinite(correct).all():
-        raise qc.QuantError(f"A {NAMES[asked]} asked for is not finite; remove NaN and infinities from the tensor.")
-    explained = tuple(_explained(result, asked, t, place, digits) for t, place in zip(traces, places, strict=True))
+        raise qc.QuantError(
+            f"A {NAMES[asked]} asked for is not finite; remove NaN and infinities from the tensor."
+        )
+    explained = tuple(
+        _explained(result, asked, trace, place, digits) for trace, place in zip(traces, places, strict=True)
+    )
     return Question(
         _prompt(asked, len(places), result.scale.numel() == 1),
         " · ".join(facts),
@@ -130,20 +135,23 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
 def _prompt(asked: str, many: int, is_whole: bool) -> str:
     what = f"{NAMES[asked]}{'s' * (many > 1)}"
     if asked == "codes":
-        return f"Which {what} do these {many} values get?" if many > 1 else f"Which {what} does this value get?"
+        return (
+            f"Which {what} do these {many} values get?" if many > 1 else f"Which {what} does this value get?"
+        )
     return f"Which {what} does this tensor get?" if is_whole else f"Which {what} do these blocks get?"
 
 
 def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[str]:
     """Return what is given of a block: what the arithmetic of the number asked for begins with."""
     known = []
-    if asked != "codes" and not (is_shown and result.scheme.range_setting.ends_are_elements):
-        known.append(f"range {number(t.low)} to {number(t.high)}" if t.low is not None and t.high is not None else "")
+    is_implied = is_shown and result.scheme.range_setting.ends_are_elements
+    if asked != "codes" and not is_implied and t.low is not None and t.high is not None:
+        known.append(f"range {number(t.low)} to {number(t.high)}")
     if asked != "scale":
         known.append(f"scale {decimal(t.scale)}")
     if asked == "codes":
         known.append(f"zero point {number(t.zero_point)}")
-    return [*filter(None, known)]
+    return known
 
 
 def _part(result: qc.Quantized, places: Sequence[Place]) -> TensorPart | None:
@@ -155,8 +163,12 @@ def _part(result: qc.Quantized, places: Sequence[Place]) -> TensorPart | None:
     is_large = max(plane.shape) > SIDE or max(map(len, map("".join, _texts(plane)))) > WIDE
     if not at and is_large:
         return None
-    axes = [sorted({each[axis] for each in at}) if is_large else [*range(size)] for axis, size in enumerate(plane.shape)]
-    leading = [", ".join(map(str, np.unravel_index(row, shape[:-1]))) if shape[:-1] else "" for row in axes[0]]
+    axes = [
+        sorted({each[axis] for each in at}) if is_large else [*range(size)]
+        for axis, size in enumerate(plane.shape)
+    ]
+    lead = shape[:-1]
+    leading = [", ".join(map(str, np.unravel_index(row, lead))) if lead else "" for row in axes[0]]
     texts = _texts(plane[axes[0]][:, axes[1]])
     marked = tuple((axes[0].index(row), axes[1].index(column)) for row, column in at)
     return TensorPart(tuple(leading), tuple(map(str, axes[1])), texts, marked)
@@ -169,8 +181,8 @@ def _texts(plane: torch.Tensor) -> tuple[tuple[str, ...], ...]:
 def telling(result: qc.Quantized, block: Place) -> list[Place]:
     """Return elements of a block whose codes tell mistakes apart, in reading order, each of another value.
 
-    At an element, a mistake is told apart if no other gives the same code. The element that tells the most apart is taken, and
-    others while each tells further ones apart; at least two, if the block has two values.
+    At an element, a mistake is told apart if no other gives the same code. The element that tells the most
+    apart is taken, and others while each tells further ones apart; at least two, if the block has two values.
     """
     elements = _elements(result, block)
     apart = {place: _alone(result, place) for place in elements}

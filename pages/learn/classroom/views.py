@@ -93,6 +93,12 @@ def results(tally: Tally) -> list[Result]:
     return found
 
 
+_COLUMNS = [
+    *("round", "vote", "question", "facts", "asked for", "answer"),
+    *("is right", "students", "answered", "mistakes", "link"),
+]
+
+
 def as_csv(tallies: Sequence[Tally], address: str) -> str:
     """Write every number that was given, one per line, with how often, and the known mistakes that give it.
 
@@ -101,7 +107,7 @@ def as_csv(tallies: Sequence[Tally], address: str) -> str:
     """
     written = io.StringIO()
     lines = csv.writer(written, lineterminator="\n")
-    lines.writerow(["round", "vote", "question", "facts", "asked for", "answer", "is right", "students", "answered", "mistakes", "link"])  # fmt: skip
+    lines.writerow(_COLUMNS)
     for tally in tallies:
         now, link = tally.round, AnswerKey.of(tally.round.question).link
         link = link and address + link
@@ -122,7 +128,8 @@ def as_html(tallies: Sequence[Tally], address: str) -> str:
     """
     body = "".join(part for tally in tallies for part in _section(tally, address))
     return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Answers of a class · Quantscope</title><style>'
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        "<title>Answers of a class · Quantscope</title><style>"
         "body{font:16px/1.4 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
         "td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}</style></head><body>"
         f"<h1>Answers of a class</h1>{body}</body></html>"
@@ -147,7 +154,8 @@ def _section(tally: Tally, address: str) -> Iterator[str]:
 
 def reason(why: Why, address: str = "") -> str:
     """Return HTML of a mistake's sentence, and of a link to the step that treats it."""
-    step = f' <a href="{html.escape(address + why.link)}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
+    href = html.escape(address + why.link)
+    step = f' <a href="{href}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
     return html.escape(why.sentence) + step
 
 
@@ -174,7 +182,8 @@ def joining(code: str, address: str) -> str:
 def waiting(board: Board, join: str) -> str:
     """Return what is shown before the first question."""
     heading = "<h1>Join the class</h1>" if join else ""
-    return f'<div class="qs-class{" qs-wait" * bool(join)}">{heading}{join}<div class="qs-count"><b>{board.joined}</b> joined</div></div>'
+    joined = f'<div class="qs-count"><b>{board.joined}</b> joined</div>'
+    return f'<div class="qs-class{" qs-wait" * bool(join)}">{heading}{join}{joined}</div>'
 
 
 def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1) -> str:
@@ -191,9 +200,12 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
     told = peek or now.phase == "revealed"
     main = _answers(votes) if told else f'<div class="qs-open">{_asked(question)}{join}</div>'
     return (
-        f'<div class="qs-class{" qs-few" * (len(question.fields) <= FEW)}"><div class="qs-top"><div><h{level}>{html.escape(question.prompt)}{vote}</h{level}>'
-        f'<p class="qs-facts">{_minus(question.facts)}</p></div><div class="qs-count"><b>{votes[-1].answered} of {joined}</b> '
-        f'answered · {now.phase}<i class="qs-bar" style="--qs-share:{share}"></i>{join * told}</div></div>{main}</div>'
+        f'<div class="qs-class{" qs-few" * (len(question.fields) <= FEW)}"><div class="qs-top"><div>'
+        f"<h{level}>{html.escape(question.prompt)}{vote}</h{level}>"
+        f'<p class="qs-facts">{_minus(question.facts)}</p></div>'
+        f'<div class="qs-count"><b>{votes[-1].answered} of {joined}</b> '
+        f'answered · {now.phase}<i class="qs-bar" style="--qs-share:{share}"></i>{join * told}</div></div>'
+        f"{main}</div>"
     )
 
 
@@ -250,13 +262,15 @@ def _card(now: Result, before: Result | None) -> str:
     values = sorted({**earlier, **wrong}, key=lambda v: (-wrong.get(v, 0), -earlier.get(v, 0), float(v)))
     right = _row(now.right, now.right_count, now, before and before.right_count, before, "qs-right")
     rows = "".join(
-        _row(value, wrong.get(value, 0), now, earlier.get(value, 0) if before else None, before) for value in values[:SHOWN]
+        _row(value, wrong.get(value, 0), now, earlier.get(value, 0) if before else None, before)
+        for value in values[:SHOWN]
     )
     rest = len(values) - SHOWN
     more = f"<small>and {rest} other number{'s' * (rest > 1)}</small>" if rest > 0 else ""
     shares = " → ".join(f"{result.fraction_right:.0%}" for result in (before, now) if result)
     return (
-        f'<div class="qs-answer"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}<small>{_minus(now.how)}</small>'
+        f'<div class="qs-answer"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}'
+        f"<small>{_minus(now.how)}</small>"
         f"{rows}{more}</div>"
     )
 
@@ -279,7 +293,9 @@ def _reasons(found: Sequence[Result]) -> str:
     """Return the wrong answers that the bars show, the commonest first, and why somebody gives each."""
     every = [(result, given) for result in found for given in result.wrong[:SHOWN]]
     if not every:
-        return "<p>No wrong answers.</p>" if any(result.answered for result in found) else "<p>No answers.</p>"
+        return (
+            "<p>No wrong answers.</p>" if any(result.answered for result in found) else "<p>No answers.</p>"
+        )
     every.sort(key=lambda pair: -pair[1].students)
     return "<dl>" + "".join(_reason(*pair) for pair in every) + "</dl>"
 

@@ -87,7 +87,7 @@ def is_of_weights() -> bool:
 
 
 def shows_weights() -> bool:
-    """Draw the choice between the result and the weights, which share the window; return whether to show the weights."""
+    """Draw the choice between result and weights, which share the window; return whether weights."""
     return choice.segmented("Show", "train_view", {"result": "result", "weights": "weights"}) == "weights"
 
 

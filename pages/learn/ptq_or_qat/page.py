@@ -26,10 +26,10 @@ def network() -> None:
     sizes = [tuple(w.shape) for w in known.network.weights]
     count = sum(t.numel() for t in (*known.network.weights, *known.network.biases))
     words.markdown(
-        f"The network learns from {len(found.train_labels):,} handwritten digits of 8×8 pixels and is tested on "
-        f"{len(found.test_labels)} others. It has {sizes[0][1]} inputs, one per pixel, {sizes[0][0]} hidden units with "
-        f"a ReLU, and one output per digit. Its {count:,} parameters are float32, initialized from the seed and trained "
-        f"for {known.epochs} epochs."
+        f"The network learns from {len(found.train_labels):,} handwritten digits of 8×8 pixels and is tested "
+        f"on {len(found.test_labels)} others. It has {sizes[0][1]} inputs, one per pixel, {sizes[0][0]} "
+        f"hidden units with a ReLU, and one output per digit. Its {count:,} parameters are float32, "
+        f"initialized from the seed and trained for {known.epochs} epochs."
     )
     read, labels = read_digits(known.network), found.test_labels.tolist()
     wrong = [i for i, (a, b) in enumerate(zip(read, labels, strict=True)) if a != b]
@@ -60,8 +60,9 @@ def ptq(plan: TrainingPlan) -> None:
     with words:
         if not of_weights:
             st.markdown(
-                "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
-                "training. With a scheme for the activations, the input of every layer is quantized too."
+                "**Post-training quantization** quantizes the trained weights as it would any tensor, "
+                "without further training. With a scheme for the activations, the input of every layer is "
+                "quantized too."
             )
         views.figures(
             ("float32", percent(before.accuracy)),
@@ -95,16 +96,18 @@ def slopes(which: str) -> None:
     found = lessons.slopes(bits, scale)
     flat, passed = int((found.rounding == 0).sum()), int((found.through == 1).sum())
     texts = {
-        "rounding": "Training follows a slope: it changes a weight in the direction that lowers the loss. Between two "
-        "jumps of the staircase a small change does nothing, and at a jump there is no slope. Asked for the gradient "
-        f"of `round`, torch returns 0 at {flat:,} of {found.x.size:,} points: no weight would ever move.",
-        "through": "The backward pass pretends. The staircase follows the dotted line, whose slope is 1; the "
-        "**straight-through estimator** passes the gradient on as if x̂ were x, here at "
-        f"{passed:,} of {found.x.size:,} points. Beyond the last code x̂ no longer changes, and the slope is 0. The "
+        "rounding": "Training follows a slope: it changes a weight in the direction that lowers the loss. "
+        "Between two jumps of the staircase a small change does nothing, and at a jump there is no slope. "
+        f"Asked for the gradient of `round`, torch returns 0 at {flat:,} of {found.x.size:,} points: no "
+        "weight would ever move.",
+        "through": "The backward pass pretends. The staircase follows the dotted line, whose slope is 1; "
+        f"the **straight-through estimator** passes the gradient on as if x̂ were x, here at {passed:,} of "
+        f"{found.x.size:,} points. Beyond the last code x̂ no longer changes, and the slope is 0. The "
         "forward pass does not pretend: the loss is that of the quantized weights.",
-        "scales": "The scale can be learned like a weight: x̂ = round(x/s) · s. Inside the range, its slope is "
-        "round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder toward a wider range: "
-        "their slope is the last code. **LSQ** (learned step size quantization) balances the two by gradient descent.",
+        "scales": "The scale can be learned like a weight: x̂ = round(x/s) · s. Inside the range, its slope "
+        "is round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder toward a "
+        "wider range: their slope is the last code. **LSQ** (learned step size quantization) balances the "
+        "two by gradient descent.",
     }
     text.markdown(texts[which])
     with picture:

@@ -1,8 +1,9 @@
 """Trainings that visitors start: they can be stopped, and their results are shared with other visitors.
 
-A training is a generator that the script itself steps through. Each step draws, which is where Streamlit ends the
-script if the visitor has pressed Stop, changed another control or left the page; that closes the generator, and the
-results so far are kept. Equal keys mean equal trainings, so visitors share the cached results.
+A training is a generator that the script itself steps through. Each step draws, which is where Streamlit ends
+the script if the visitor has pressed Stop, changed another control or left the page; that closes the
+generator, and the results so far are kept. Equal keys mean equal trainings: visitors share the cached
+results.
 """
 
 import dataclasses

@@ -18,9 +18,9 @@ from quantcore.figures import lessons
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _QAT = (
-    "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized weights, "
-    "the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: choose 2 or "
-    "3 bits, and train."
+    "**Quantization-aware training** continues from the trained network: the forward pass uses the "
+    "dequantized weights, the backward pass the straight-through estimator. Where PTQ loses little, there "
+    "is little to win back: choose 2 or 3 bits, and train."
 )
 
 
@@ -53,13 +53,16 @@ def _epochs_and_scales() -> tuple[int, bool]:
     """Ask for the number of epochs and whether the scales are learned."""
     count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
     link.reworded("train_scales", {"by the scheme": "from the scheme"})
-    chosen = choice.segmented("Scales", "train_scales", {"scheme": "from the scheme", "learned": "learned (LSQ)"})
+    chosen = choice.segmented(
+        "Scales", "train_scales", {"scheme": "from the scheme", "learned": "learned (LSQ)"}
+    )
     return count, chosen == "learned"
 
 
 def qat(plan: TrainingPlan) -> run.Job | None:
-    """Draw the known epochs of the training, or the weights that it changed; return the training to run if the visitor
-    pressed Train.
+    """Draw the known epochs of the training, or the weights that it changed.
+
+    Returns the training to run if the visitor pressed Train.
     """
     of_weights = controls.is_of_weights()
     words, picture = views.side_by_side(views.for_maps(6) if of_weights else (2, 3))
@@ -149,8 +152,9 @@ def curve(plan: TrainingPlan) -> run.Job | None:
     words, picture = views.side_by_side()
     with words:
         st.markdown(
-            "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
-            "the best, the band is float32. Points appear as they are computed, and stay when you stop."
+            "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the "
+            "worst seed to the best, the band is float32. Points appear as they are computed, and stay when "
+            "you stop."
         )
         bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
         seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
@@ -201,9 +205,9 @@ def choose(plan: TrainingPlan) -> None:
     words, picture = views.side_by_side((1, 2))
     with words:
         st.markdown(
-            "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
-            "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where "
-            "PTQ fails. Set how much accuracy you can afford to lose."
+            "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to "
+            "set their ranges; choose it where it loses little. QAT needs training and its data, and pays "
+            "off at few bits, where PTQ fails. Set how much accuracy you can afford to lose."
         )
         lost = st.slider(
             "Accuracy you can afford to lose, in points", 0.0, 10.0, 1.0, 0.5, key="train_afford", **_BIND
@@ -247,8 +251,12 @@ def _table(points: list[training.Point]) -> list[dict[str, str]]:
     """Return the accuracy by bits and method: the mean over the seeds, and the worst and best seed."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
-    rows = [{"bits": "32, float"} | {lessons.METHOD_NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}
-            for b, method in cells if method == training.FLOAT]  # fmt: skip
+    names = [lessons.METHOD_NAMES[method] for method in training.METHODS]
+    rows = [
+        {"bits": "32, float"} | dict.fromkeys(names, accuracy)
+        for (_, method), accuracy in cells.items()
+        if method == training.FLOAT
+    ]
     return rows + [
         {"bits": str(b)} | {lessons.METHOD_NAMES[m]: cells.get((b, m), "") for m in training.METHODS}
         for b in widths

@@ -1,4 +1,4 @@
-"""Where a cell of a checkpoint comes from: its bits in the file, its arithmetic, how others read the same bytes, a script."""
+"""Where a cell of a checkpoint comes from: its bits in the file, arithmetic, rival readings, a script."""
 
 from contextlib import suppress
 from functools import partial
@@ -75,7 +75,7 @@ def _script(origin: Origin) -> None:
             messages.hint(str(error))
             return
         st.caption(
-            f"Reads element {index_text(origin.index)} from the file and prints {origin.result}. Run it in the "
-            "checkpoint's folder, or set FOLDER."
+            f"Reads element {index_text(origin.index)} from the file and prints {origin.result}. Run it in "
+            "the checkpoint's folder, or set FOLDER."
         )
         st.code(text, language="python", height=360)

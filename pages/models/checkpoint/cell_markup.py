@@ -15,10 +15,12 @@ _KINDS = 6  # colors in cell.css
 _ROW = 16  # bytes of a block per line
 # roles whose names in the file say little
 _ROLES = {
-    "codes": "code", "scale": "scale", "zero_point": "zero point", "g_idx": "group", "scale_code": "scale, coded",
+    "codes": "code", "scale": "scale", "zero_point": "zero point", "g_idx": "group",
+    "scale_code": "scale, coded",
+
     "global_scale": "global scale", "quant_map": "table entry", "nested_absmax": "scale of scales",
-    "nested_quant_map": "table of scales", "d": "super-scale", "dmin": "super-min", "min_code": "min, coded", "m": "min",
-    "counts": "count", "shift_sign": "shift",
+    "nested_quant_map": "table of scales", "d": "super-scale", "dmin": "super-min",
+    "min_code": "min, coded", "m": "min", "counts": "count", "shift_sign": "shift",
 }  # fmt: skip
 
 
@@ -44,8 +46,8 @@ def panel(origin: Origin, table: str) -> str:
     kinds = {n.symbol: k for k, n in enumerate(numbers)}
     right = "".join(_line(line, kinds) for line in origin.lines)
     legend = (
-        "Bit 0, on the right, is the least significant. Words are little-endian: the lowest byte comes first in the file. "
-        "Hover over a bit or a byte to see what it belongs to."
+        "Bit 0, on the right, is the least significant. Words are little-endian: the lowest byte comes "
+        "first in the file. Hover over a bit or a byte to see what it belongs to."
     )
     return (
         f"<div class='qs-cell qs-cell-two'><div><h4>In the file <span class='dim'>{files}</span></h4>{left}"
@@ -119,7 +121,8 @@ def _block_dump(numbers: Sequence[StoredNumber]) -> Iterable[str]:
     for k, number in enumerate(numbers):
         for byte, _ in number.place.bits:
             own.setdefault(byte - word.offset, k)
-    where = f"{_text(_inside(word))}, {word.dtype} of {len(word.data)} bytes, byte {word.offset:,} (0x{word.offset:x})"
+    kind, at = f"{word.dtype} of {len(word.data)} bytes", f"byte {word.offset:,} (0x{word.offset:x})"
+    where = f"{_text(_inside(word))}, {kind}, {at}"
     rows = []
     for start in range(0, len(word.data), _ROW):
         cells = ""

@@ -45,7 +45,8 @@ def color() -> str:
         COLORS,
         label_visibility="collapsed",
         width="content",
-        help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
+        help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the "
+        "original",
     )
 
 
@@ -67,8 +68,8 @@ def name() -> str:
 class ShownPart:
     """The part of a tensor that is shown, in the tensor's own rows and columns.
 
-    ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any; ``closed``: no element is to be
-    chosen for the visitor either.
+    ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any; ``closed``: no
+    element is to be chosen for the visitor either.
     """
 
     at: tuple[int, ...]
@@ -100,21 +101,28 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
 
 def whole_of(shape: tuple[int, ...]) -> ShownPart:
     """Return the first plane of a tensor, or the first rows of a large one."""
-    return ShownPart((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, qc.checkpoints.plane_shape(shape)[1]), None, shape)
+    at, columns = (0,) * max(0, len(shape) - 2), (0, qc.checkpoints.plane_shape(shape)[1])
+    return ShownPart(at, _default_rows(shape, None), columns, None, shape)
 
 
 def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
-    """Draw the controls of the part shown, and return it; unusable input gets a warning, and the default is used.
+    """Draw the controls of the part shown, and return it; for unusable input, warn and use the default.
 
     Args:
         worst: whether the element with the largest error is chosen if the visitor chooses none.
     """
-    (height, width), lead, usual = qc.checkpoints.plane_shape(shape), dict(enumerate(shape[:-2])), whole_of(shape)
+    height, width = qc.checkpoints.plane_shape(shape)
+    lead, usual = dict(enumerate(shape[:-2])), whole_of(shape)
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
-            "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", bind="query-params"
+            "Block borders",
+            key=BORDERS,
+            help="Draw lines between the blocks that share a scale",
+            bind="query-params",
         )
-        st.checkbox("Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", bind="query-params")
+        st.checkbox(
+            "Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", bind="query-params"
+        )
         first = ALL if usual.rows == (0, height) else span_text(usual.rows)
         rows = _field("Rows", ROWS, first, "Rows to show, such as 0:256; `all` shows all.")
         columns = _field("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty shows all.")
@@ -145,7 +153,9 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
 
 
 def _field(label: str, key: str, placeholder: str, hint: str, width: int = 190) -> str:
-    return str(st.text_input(label, key=key, placeholder=placeholder, help=hint, width=width, bind="query-params"))
+    return str(
+        st.text_input(label, key=key, placeholder=placeholder, help=hint, width=width, bind="query-params")
+    )
 
 
 def _step_buttons(shown: ShownPart) -> None:
@@ -168,7 +178,8 @@ def _step_buttons(shown: ShownPart) -> None:
                 key=f"_ck_{which}",
             )
     if (shown.rows, shown.columns) != tuple((0, n) for n in plane):
-        hint = "Show all rows and columns; where a cell stands for several elements, it shows the most extreme one"
+        hint = "Show all rows and columns; where a cell stands for several elements, it shows the most "
+        hint += "extreme one"
         st.button("Show all", on_click=region, args=(None, None), help=hint)
 
 

@@ -1,4 +1,4 @@
-"""Findings of a checkpoint: the check of all its tensors, which can be stopped and continued, and their list."""
+"""Findings of a checkpoint: the check of all tensors, which can be stopped and continued, and their list."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from quantcore.wording import count, megabytes, printable
 _CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are in memory while they are checked
 FINDINGS = 2000
 WITHOUT = 5  # findings written out above the list, since they have no tensor to open
-AT_ONCE = 10_000_000  # bytes of both that are checked without pressing the button: two seconds, after which Stop appears
+# bytes of both that are checked without pressing the button: two seconds, after which Stop appears
+AT_ONCE = 10_000_000
 _FOUND = "_ck_found"
 
 
@@ -27,8 +28,9 @@ _FOUND = "_ck_found"
 class Findings:
     """What a check has found.
 
-    ``first``: in headers; ``of``: in each tensor; ``last``: by comparing all with their siblings; ``summaries``,
-    ``measures``: of the tensors, for that; ``checked``: the tensors done; ``complete``: whether all has been done.
+    ``first``: in headers; ``of``: in each tensor; ``last``: by comparing all with their siblings;
+    ``summaries``, ``measures``: of the tensors, for that; ``checked``: the tensors done; ``complete``: if all
+    is done.
     """
 
     first: tuple[CheckpointFinding, ...] | None = None
@@ -57,7 +59,7 @@ def known(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> Findings:
 
 
 def check(opened: OpenCheckpoint, original: OpenCheckpoint | None, place: DeltaGenerator) -> Findings:
-    """Check all weights if that is quick or the visitor has asked for it; return what has been found so far."""
+    """Check all weights if that is quick or the visitor asked for it; return what has been found so far."""
     found, total = known(opened, original), len(opened.checkpoint.tensors)
     if found.complete:
         return found
@@ -74,7 +76,9 @@ def check(opened: OpenCheckpoint, original: OpenCheckpoint | None, place: DeltaG
     return found
 
 
-def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findings) -> Generator[WorkStep, None, None]:
+def _steps(
+    opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findings
+) -> Generator[WorkStep, None, None]:
     """Check the tensors that have not been checked, then all together."""
     against, last = original.checkpoint if original else None, ""
     found.first, found.last = None, ()
@@ -151,7 +155,9 @@ def _status(checked: int, total: int, complete: bool, every: list[CheckpointFind
     if not checked:
         return f"No tensor has been checked yet; in the headers: {found or 'nothing found'}.{click}"
     left = f"{total - checked:,} not yet" if checked < total else "not yet compared with each other"
-    return f"{checked:,} of {count(total, 'tensor')} checked, {left}. So far: {found or 'nothing found'}.{click}"
+    return (
+        f"{checked:,} of {count(total, 'tensor')} checked, {left}. So far: {found or 'nothing found'}.{click}"
+    )
 
 
 def _open(target: tuple[CheckpointFinding, str]) -> None:

@@ -1,4 +1,4 @@
-"""The maps of a part of a checkpoint's tensor, read in bands of rows; kept for all visitors, by the checkpoint's content."""
+"""The maps of a part of a checkpoint's tensor, read in bands of rows; kept for all visitors, by content."""
 
 import math
 from collections.abc import Generator
@@ -61,8 +61,8 @@ class Maps:
     """What the maps of a part of a tensor need.
 
     ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are
-    dequantized, None if there are no codes; ``errors``: None without an original; ``worst``: the element with the
-    largest |error|; ``why``: what the row with the largest error lost, None if that is 0 or not finite.
+    dequantized, None if there are no codes; ``errors``: None without an original; ``worst``: the element with
+    the largest |error|; ``why``: what the row with the largest error lost, None if that is 0 or not finite.
     """
 
     key: str
@@ -144,11 +144,12 @@ def _read(
         del window
         if len(parts.bands) % _TRIM == 0:
             memory.give_back()
-        yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {plane_shape(shown.shape)[0]:,}")
+        said = f"Reading row {stop:,} of {plane_shape(shown.shape)[0]:,}"
+        yield WorkStep((stop - first) / (last - first), said)
 
 
 def sqnr(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> dict[str, float]:
-    """Return the SQNR in dB of each tensor compared so far, by name; compare the rest if it is quick or asked for.
+    """Return the SQNR (dB) of each tensor compared so far, by name; compare the rest if quick or asked for.
 
     The SQNR of a tensor that is compared in parts, such as a stack of experts, is that of all its parts.
     """

@@ -81,9 +81,7 @@ def _partner(
     return found, note
 
 
-def _facts(
-    line: DeltaGenerator, tensor: CheckpointTensor, shown: ShownPart, maps: run.Maps | None
-) -> None:
+def _facts(line: DeltaGenerator, tensor: CheckpointTensor, shown: ShownPart, maps: run.Maps | None) -> None:
     """Draw the facts about the tensor and its error in one line."""
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     bits = 8 * tensor.num_bytes / max(1, math.prod(tensor.shape))
@@ -96,7 +94,8 @@ def _facts(
     if maps is not None and maps.errors is not None:
         sums, rows = maps.errors, shown.rows
         where = "" if rows == (0, plane_shape(shown.shape)[0]) else f" in rows {rows[0]:,}–{rows[1] - 1:,}"
-        error = f"SQNR {qc.decibels(sums.sqnr_db)}, MSE {sums.ee / sums.count:.3g}, max |error| {sums.worst:.3g}{where}"
+        mse, worst = f"{sums.ee / sums.count:.3g}", f"{sums.worst:.3g}"
+        error = f"SQNR {qc.decibels(sums.sqnr_db)}, MSE {mse}, max |error| {worst}{where}"
         hint = f"Against the original, with the values rounded to {tensor.dtype} as the library returns them"
         facts.append((error, hint))
     hint = "The dtype that the library dequantizes to; the maps show float32 before that rounding"
@@ -127,7 +126,7 @@ def maps_and_origin(
     maps: run.Maps | None,
     pick: Callable[[tuple[int, ...]], None] = controls.pick,
 ) -> None:
-    """Draw the maps, and next to them where the chosen element comes from, else the one with the largest error.
+    """Draw the maps, and beside them where the chosen element comes from, else that with the largest error.
 
     Args:
         pick: called with the index of a cell that is clicked; with none, if its panel is closed.
@@ -144,7 +143,13 @@ def maps_and_origin(
             with st.container(key="ck_origin" if chosen else "ck_worst"):
                 if chosen:
                     st.button(
-                        "", icon=":material/close:", key="_ck_origin_close", type="tertiary", on_click=pick, args=((),), help="Close"
+                        "",
+                        icon=":material/close:",
+                        key="_ck_origin_close",
+                        type="tertiary",
+                        on_click=pick,
+                        args=((),),
+                        help="Close",
                     )
                 cell.draw(opened, tensor.name, shown.cell, original)
 

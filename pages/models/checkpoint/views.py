@@ -133,7 +133,7 @@ def _shape(entry: ListedTensor) -> str:
 
 
 def _target(tile: Tile, every: list[ListedTensor]) -> tuple[str, str]:
-    """Return what a click on a tile opens: the name of a tensor and, where it stands for several, words to search for."""
+    """Return what a click on a tile opens: a tensor's name and, if it stands for several, words to search."""
     return ("", tile.path) if tile.leaf is None else (every[tile.leaf].name, "")
 
 
@@ -198,7 +198,9 @@ def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
     st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
 
 
-def arranged(every: list[ListedTensor], typed: str, order: str, lost: Mapping[str, float]) -> list[ListedTensor]:
+def arranged(
+    every: list[ListedTensor], typed: str, order: str, lost: Mapping[str, float]
+) -> list[ListedTensor]:
     """Return the tensors that match every word, in the chosen order."""
     words = typed.lower().split()
     found = list(every)

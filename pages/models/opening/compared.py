@@ -1,5 +1,7 @@
-"""Which tensors of an original and of a checkpoint belong together, and how they differ: found once, for the pages that
-show it and for all visitors."""
+"""Which tensors of an original and a checkpoint belong together, and how they differ: found once for all.
+
+For the pages that show it, and for all visitors.
+"""
 
 import threading
 from collections.abc import Callable, Generator
@@ -72,7 +74,8 @@ def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison
         is_remote = original.is_remote or other.is_remote
         return SharedComparison(key, comparison, ComparisonState(comparison.identity), is_remote)
 
-    return cache.shared_record(cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors)), "comparison", make)
+    size = _PER_PAIR * len(other.checkpoint.tensors)
+    return cache.shared_record(cache.CacheKey(key, size), "comparison", make)
 
 
 def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], None] | None = None) -> None:
@@ -84,7 +87,8 @@ def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], N
     if found.is_finished:
         return
     work = LongWork("cmp", found.key, found.left <= (AT_ONCE_REMOTE if found.is_remote else AT_ONCE))
-    label, caption = f"Compare {megabytes(found.left)}", f"{count(len(found.comparison.pairing.pairs), 'pair')} of tensors"
+    label = f"Compare {megabytes(found.left)}"
+    caption = f"{count(len(found.comparison.pairing.pairs), 'pair')} of tensors"
     if found.done:
         label = f"Continue: {megabytes(found.left)} left"
         done = f"{found.done / found.comparison.total:.0%}: {len(found.state.finished):,}"
@@ -99,8 +103,8 @@ def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], N
 def _steps(found: SharedComparison, threads: int) -> Generator[WorkStep, None, None]:
     """Compare box by box; if several visitors ask for the same comparison, only one compares at a time.
 
-    It lets others go first by rerunning the script: waiting for its place while it holds the lock could deadlock with a
-    run that has the place and waits for the lock.
+    It lets others go first by rerunning the script: waiting for its place while it holds the lock could
+    deadlock with a run that has the place and waits for the lock.
     """
     while not found.lock.acquire(timeout=0.2):
         yield _step(found)
@@ -158,7 +162,9 @@ class Partner:
         return (*self.at, row, column)[-len(self.tensor.shape) :] if self.tensor.shape else ()
 
 
-def partner(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, at: tuple[int, ...]) -> Partner | None:
+def partner(
+    opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, at: tuple[int, ...]
+) -> Partner | None:
     """Return the plane that a tensor's plane was made from; None if there is no original or no such plane.
 
     Args:

@@ -23,7 +23,7 @@ _PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 
 def choose(slot: str = "", label: str = "Checkpoint") -> OpenCheckpoint | None:
-    """Draw the controls of a slot; return what has been opened, None if there is nothing yet or it can't be opened.
+    """Draw the controls of a slot; return what has been opened, None if nothing is or it can't be opened.
 
     Problems are reported here.
     """
@@ -82,7 +82,7 @@ def show_tensor(page: str, keys: set[str], place: Mapping[str, str]) -> None:
 
 
 def _carry_over(key: str) -> bool:
-    """Give a control that several pages draw the value it had on another page; return whether that was missing here.
+    """Give a control that several pages draw the value it had on another; return whether it was missing here.
 
     The session still has the value, but this page's control would start without it.
     """

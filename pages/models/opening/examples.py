@@ -27,11 +27,17 @@ class ExampleCard:
 
 EXAMPLE_CARDS = {
     "chgnet-w4a16": ExampleCard(
-        "A whole model", "136 tensors, 4 bits: CHGNet as W4A16", "atom_conv_layers.0.twoBody_atom.mlp_core.layers.0.weight"
+        "A whole model",
+        "136 tensors, 4 bits: CHGNet as W4A16",
+        "atom_conv_layers.0.twoBody_atom.mlp_core.layers.0.weight",
     ),
     "minilm-gptq": ExampleCard("GPTQ", "One outlier spoils a row", "encoder.layer.0.output.dense.weight"),
-    "minilm-q4_k_m": ExampleCard("GGUF Q4_K_M", "Bits across blocks, scales of scales", "blk.0.ffn_down.weight"),
-    "minilm-nvfp4": ExampleCard("NVFP4", "16 values share a scale of 8 bits", "encoder.layer.0.output.dense.weight"),
+    "minilm-q4_k_m": ExampleCard(
+        "GGUF Q4_K_M", "Bits across blocks, scales of scales", "blk.0.ffn_down.weight"
+    ),
+    "minilm-nvfp4": ExampleCard(
+        "NVFP4", "16 values share a scale of 8 bits", "encoder.layer.0.output.dense.weight"
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints from uploaded files, which are kept for the whole session; the link carries their names and digests."""
+"""Checkpoints from uploaded files, kept for the whole session; the link carries their names and digests."""
 
 import hashlib
 import re
@@ -61,8 +61,9 @@ class UploadedFiles:
             "Files of one checkpoint",
             accept_multiple_files=True,
             # no types: Streamlit would reject other files with an error of its own; here they get a sentence
-            help=f"All files of one checkpoint: shards with their index and config.json, or a GGUF file with any splits. Up to "
-            f"{upload_limit() >> 20} MB each; {', '.join(EXTENSIONS)}. Nothing in them is ever executed.",
+            help="All files of one checkpoint: shards with their index and config.json, or a GGUF file with "
+            f"any splits. Up to {upload_limit() >> 20} MB each; {', '.join(EXTENSIONS)}. Nothing in them is "
+            "ever executed.",
         ):
             # what was just uploaded is opened, unless the link asks for others than those uploaded before
             asked = self._linked()
@@ -217,7 +218,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def wanted_of(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> dict[str, bytes] | None:
-    """Return the content of the files that a link asks for, by the names that it gives them; None if one is missing."""
+    """Return the content of the files that a link asks for, by its names for them; None if one is missing."""
     by_digest = {file.sha256: file.data for file in held.values()}
     if not set(wanted.values()) <= set(by_digest):
         return None
@@ -239,11 +240,12 @@ def request(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> st
         one = len(same) == 1
         has = "has the same name, but is another file" if one else "have the same names, but are other files"
         return f"{asked}. The uploaded {named({name: others[name] for name in same})} {has}."
-    return f"{asked}. The uploaded {named(others)} {'is another file' if len(others) == 1 else 'are other files'}."
+    are = "is another file" if len(others) == 1 else "are other files"
+    return f"{asked}. The uploaded {named(others)} {are}."
 
 
 def named(files: Mapping[str, str], most: int = 3) -> str:
-    """Return the names of the first ``most`` files with the start of their digests, and how many more there are."""
+    """Return the names of the first ``most`` files with the start of their digests, and how many others."""
     shown = [f"{printable(name, 80)} (SHA-256 {digest[:12]}…)" for name, digest in list(files.items())[:most]]
     rest = len(files) - len(shown)
     return joined([*shown, f"{rest:,} more"] if rest else shown)

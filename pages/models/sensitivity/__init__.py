@@ -1,4 +1,4 @@
-"""Sensitivity: how much each weight of a model loses under several schemes, and which scheme each takes within a size."""
+"""Sensitivity: how much each weight of a model loses under several schemes, and which fits a size."""
 
 from pages.models import keys
 from pages.models.sensitivity import controls

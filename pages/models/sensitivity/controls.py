@@ -22,10 +22,14 @@ SORTS = {MODEL: "as in the model", HARM: "lowest SQNR first"}
 PER_WEIGHT, GIGABYTES = "bits", "gb"
 UNITS = {PER_WEIGHT: "bits per weight", GIGABYTES: "GB"}
 LABELS = {
-    "relative": "error / weight power", "absolute": "error", "output": "output error", "output_relative": "output error / output power",
-}  # fmt: skip
+    "relative": "error / weight power",
+    "absolute": "error",
+    "output": "output error",
+    "output_relative": "output error / output power",
+}
 DEFAULTS: dict[str, Any] = {
-    PRESETS: [], SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative", MINIMUM: "",
+    PRESETS: [], SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0,
+    ERROR: "relative", MINIMUM: "",
 }  # fmt: skip
 KEYS = {MORE, *DEFAULTS}
 FIRST_DRAWN = {PRESETS, MORE, TENSOR, SCHEME}
@@ -68,7 +72,8 @@ def order() -> WeightOrder:
     """Draw the choice of the order, by harm under the first scheme."""
     with st.container(horizontal=True, vertical_alignment="center"):
         chosen = choice.segmented("Order", SORT, SORTS, width="content", label_visibility="collapsed")
-        grouped = st.checkbox("Group by kind", key=KINDS, bind="query-params", help="q, k, v; o; gate, up; down; experts; embeddings; others by name")
+        hint = "q, k, v; o; gate, up; down; experts; embeddings; others by name"
+        grouped = st.checkbox("Group by kind", key=KINDS, bind="query-params", help=hint)
     return WeightOrder(chosen == HARM, grouped)
 
 
@@ -77,18 +82,20 @@ def chosen_cell(schemes: Sequence[str], rows: "Sequence[WeightRow]") -> "tuple[W
     row = next((row for row in rows if row.name == st.session_state.get(TENSOR)), None)
     if row is not None and st.session_state.get(SCHEME) in schemes:
         return row, schemes.index(st.session_state[SCHEME])
-    known = [(cell.sqnr_db, row, i) for row in rows for i, cell in enumerate(row.cells) if not math.isnan(cell.sqnr_db)]
+    every = ((cell.sqnr_db, row, i) for row in rows for i, cell in enumerate(row.cells))
+    known = [each for each in every if not math.isnan(each[0])]
     return min(known, key=lambda each: each[0])[1:] if known else None
 
 
 def choose(tensor: str, scheme: str) -> None:
     """Show why a weight loses what it does under a scheme, and its maps (a callback)."""
-    st.session_state.update({TENSOR: tensor, SCHEME: scheme} | dict.fromkeys(("cell", "rows", "cols", "at"), ""))
+    part = dict.fromkeys(("cell", "rows", "cols", "at"), "")
+    st.session_state.update({TENSOR: tensor, SCHEME: scheme} | part)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What schemes are chosen for: at most ``size`` bytes, the summed ``error``, and the least bits by name, as text."""
+    """What schemes are chosen for: at most ``size`` bytes, the summed ``error``, least bits by name."""
 
     size: float
     error: str
@@ -105,18 +112,28 @@ def budget(elements: int, has_inputs: bool) -> Budget:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         unit = choice.segmented("Budget in", UNIT, UNITS, width="content")
         if unit == PER_WEIGHT:
-            key, least, most, step, shown, what = BITS, 0.1, 64.0, 0.25, None, "Bits per weight of the whole model"
+            key, least, most, step, shown = BITS, 0.1, 64.0, 0.25, None
+            what = "Bits per weight of the whole model"
         else:
-            key, least, most, step, shown, what = SIZE, 1e-6, 1e5, 0.1, "%.6g", "GB (10⁹ bytes) of all weights"
+            key, least, most, step, shown = SIZE, 1e-6, 1e5, 0.1, "%.6g"
+            what = "GB (10⁹ bytes) of all weights"
         limit = st.number_input(
-            "At most", least, most, DEFAULTS[key], step, format=shown, key=key, bind="query-params", width=140,
+            "At most", least, most, DEFAULTS[key], step, format=shown, key=key, bind="query-params",
+            width=140,
             help=f"{what}, including scales, zero points, and weights that are left alone",
         )  # fmt: skip
         names = LABELS if has_inputs else {name: LABELS[name] for name in ("relative", "absolute")}
         help_ = "; ".join(f"{LABELS[name]}: {qc.layerwise.ERRORS[name]}" for name in names)
-        error = choice.segmented("Keep low", ERROR, names, width="content", help=f"{help_}. Divided, every weight counts alike, whatever its size.")
+        help_ += ". Divided, every weight counts alike, whatever its size."
+        error = choice.segmented("Keep low", ERROR, names, width="content", help=help_)
         minimum = st.text_input(
-            "At least (bits per weight)", key=MINIMUM, bind="query-params", max_chars=1000, width=260, placeholder="*lm_head*=8; *=4",
-            help="Schemes with fewer bits are not chosen for weights whose names fit a pattern, in which * stands for any characters.",
-        )  # fmt: skip
+            "At least (bits per weight)",
+            key=MINIMUM,
+            bind="query-params",
+            max_chars=1000,
+            width=260,
+            placeholder="*lm_head*=8; *=4",
+            help="Schemes with fewer bits are not chosen for weights whose names fit a pattern, in which * "
+            "stands for any characters.",
+        )
     return Budget(limit * (elements / 8 if unit == PER_WEIGHT else 1e9), error, minimum or "")

@@ -1,4 +1,4 @@
-"""Sensitivity: how much each weight of a model loses under several schemes, and which scheme each takes within a size."""
+"""Sensitivity: how much each weight of a model loses under several schemes, and which fits a size."""
 
 import streamlit as st
 
@@ -12,7 +12,8 @@ from quantcore.layerwise import USUAL
 leaving.come_back("sensitivity", controls.DEFAULTS | {controls.MORE: USUAL}, keys.IMATRIX_KEYS)
 with page_frame(
     "Which layer takes which scheme?",
-    "The error of each weight alone, as if all others were exact: it is local, not cumulative, and the model is not run.",
+    "The error of each weight alone, as if all others were exact: it is local, not cumulative, and the "
+    "model is not run.",
 ):
     left, right = st.columns(2)
     with left:

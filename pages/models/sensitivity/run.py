@@ -24,7 +24,10 @@ _PER_CELL = 100  # floats
 
 @dataclass
 class SharedTable:
-    """The table of a checkpoint under some schemes; ``done`` of ``total`` bytes are measured; ``lock``: held by whoever continues it."""
+    """The table of a checkpoint under some schemes.
+
+    ``done`` of ``total`` bytes are measured; ``lock``: held by whoever continues it.
+    """
 
     key: str
     opened: OpenCheckpoint
@@ -65,44 +68,58 @@ def of(opened: OpenCheckpoint, imatrix: OpenCheckpoint | None, schemes: list[qc.
     def make() -> SharedTable:
         checkpoint, inputs = opened.checkpoint, imatrix.checkpoint if imatrix else None
         first = next(sensitivity(checkpoint, schemes, inputs))
-        return SharedTable(key, opened, imatrix, tuple(schemes), first.table, outline(checkpoint, schemes), first.total)
+        outlined = outline(checkpoint, schemes)
+        return SharedTable(key, opened, imatrix, tuple(schemes), first.table, outlined, first.total)
 
     size = _PER_CELL * len(schemes) * len(opened.checkpoint.tensors)
     return cache.shared_record(cache.CacheKey(key, size), "sensitivity", make)
 
 
 def proceed(found: SharedTable, place: DeltaGenerator, draw: Callable[[], None]) -> None:
-    """Sample, then measure, each if that is quick or the visitor asked for it; else draw the button for it."""
+    """Sample, then measure, each if that is quick or the visitor asked for it; else draw its button."""
     if not found.is_sampled:
         quick = found.total <= (AT_ONCE_REMOTE if found.opened.is_remote else AT_ONCE)
         work = LongWork("sn_sample", f"sample {found.key}", quick)
-        if not work.starts(place, f"Estimate from {megabytes(found.total)}", f"{count(len(found.schemes), 'scheme')}, from some rows of each weight"):
+        label = f"Estimate from {megabytes(found.total)}"
+        if not work.starts(
+            place, label, f"{count(len(found.schemes), 'scheme')}, from some rows of each weight"
+        ):
             return
         _run(work, found, place, draw, sample=True)
     if found.table.is_finished:
         return
     work = LongWork("sn_exact", f"exact {found.key}", found.seconds <= EXACT_AT_ONCE)
     takes = f"about {found.seconds:,.0f} s on one core" if found.seconds >= 1 else "less than a second"
-    done = f"{len(found.table.rows):,} of {count(len(found.table.names), 'tensor')} done; " if found.table.rows else ""
-    if work.starts(place, "Continue" if done else "Measure exactly", f"{done}{takes}. Until then, estimates are shown."):
+    table, label, done = found.table, "Measure exactly", ""
+    if table.rows:
+        label, done = "Continue", f"{len(table.rows):,} of {count(len(table.names), 'tensor')} done; "
+    if work.starts(place, label, f"{done}{takes}. Until then, estimates are shown."):
         _run(work, found, place, draw, sample=False)
 
 
-def _run(work: LongWork, found: SharedTable, place: DeltaGenerator, draw: Callable[[], None], sample: bool) -> None:
+def _run(
+    work: LongWork, found: SharedTable, place: DeltaGenerator, draw: Callable[[], None], sample: bool
+) -> None:
     threads = max(1, turn.CORES - 1)  # one core is left to everybody else
     largest = max((math.prod(row.shape) for row in found.outlined.ordered), default=1)
     content = cache.CacheKey(found.key, threads * min(largest, WHOLE))
     is_done = lambda: found.is_sampled if sample else found.table.is_finished  # noqa: E731
-    work.run(place, lambda: _steps(found, threads, sample, is_done), content, _BOXES, useless=is_done, draw=draw)
+    work.run(
+        place, lambda: _steps(found, threads, sample, is_done), content, _BOXES, useless=is_done, draw=draw
+    )
 
 
-def _steps(found: SharedTable, threads: int, sample: bool, is_done: Callable[[], bool]) -> Generator[WorkStep, None, None]:
+def _steps(
+    found: SharedTable, threads: int, sample: bool, is_done: Callable[[], bool]
+) -> Generator[WorkStep, None, None]:
     """Measure weight by weight; if several visitors ask for the same table, only one measures at a time."""
     while not found.lock.acquire(timeout=0.2):
         yield _step(found, sample, "")
     try:
         inputs = found.imatrix.checkpoint if found.imatrix else None
-        with closing(sensitivity(found.opened.checkpoint, found.schemes, inputs, found.table, threads=threads, sample=sample)) as steps:
+        checkpoint, table = found.opened.checkpoint, found.table
+        steps = sensitivity(checkpoint, found.schemes, inputs, table, threads=threads, sample=sample)
+        with closing(steps):
             for step in steps:
                 found.done = step.done
                 if step.row is not None:

@@ -69,7 +69,10 @@ def layers(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> 
     if order.by_harm:
         said.append("Sorted by the first scheme.")
     if guessed:
-        said.append(f"{count(guessed, 'weight')} estimated from some rows, ± half of the 95 % interval, until the exact numbers replace them.")
+        said.append(
+            f"{count(guessed, 'weight')} estimated from some rows, ± half of the 95 % interval, until the "
+            "exact numbers replace them."
+        )
     if len(rows) > DRAWN:
         said.append(f"The first {DRAWN:,} weights are drawn; the table to download has all.")
     st.caption(" ".join([*said, "Click a cell to see why it loses that much."]))
@@ -81,7 +84,9 @@ def layers(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> 
             row, column = map(int, place)
             controls.choose(shown[row].name, found.table.schemes[column])
 
-    data = {"table": picture.layers(shown, found.table.schemes, order.by_kind, chosen, taken), "chosen": st.session_state.get(controls.TENSOR) or ""}
+    table = picture.layers(shown, found.table.schemes, order.by_kind, chosen, taken)
+    data = {"table": table, "chosen": st.session_state.get(controls.TENSOR) or ""}
+
     _COMPONENT(key="sn_picture", data=data, on_picked_change=picked)
 
 
@@ -97,19 +102,24 @@ def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) ->
     alone = [row for row in found.rows if row.reason]
     broken = [row for row in alone if not row.is_readable]
     if broken:
-        messages.warning(f"{count(len(broken), 'tensor')} can't be read. The first: {broken[0].name} {broken[0].reason}")
+        messages.warning(
+            f"{count(len(broken), 'tensor')} can't be read. The first: {broken[0].name} {broken[0].reason}"
+        )
     measured = [row for row in found.table.ordered if row.cells]
     with st.container(horizontal=True):
         with st.popover(f"{count(len(alone), 'tensor')} not measured", disabled=not alone):
             _listed([f"{row.name} {row.reason}" for row in alone])
         if found.imatrix is not None:
-            with st.popover(f"imatrix: {sum(map(_has_entry, measured)):,} of {count(len(measured), 'weight')}"):
-                _listed([f"{row.name}: {row.coverage or 'has an entry'}" for row in sorted(measured, key=_has_entry)])
+            without_first = sorted(measured, key=_has_entry)
+            entries = sum(map(_has_entry, measured))
+            with st.popover(f"imatrix: {entries:,} of {count(len(measured), 'weight')}"):
+                _listed([f"{row.name}: {row.coverage or 'has an entry'}" for row in without_first])
         if found.table.is_finished:
             make = partial(picture.document, order.sort(measured), found.table.schemes, order.by_kind, taken)
             st.download_button("Picture (HTML)", make, "sensitivity.html", "text/html", on_click="ignore")
             frame = pd.DataFrame(found.table.as_rows())
-            tables.downloads(frame, frame[["tensor", "scheme", "sqnr_db", "mse", "bits_per_weight"]], "sensitivity")
+            shown = ["tensor", "scheme", "sqnr_db", "mse", "bits_per_weight"]
+            tables.downloads(frame, frame[shown], "sensitivity")
 
 
 def _has_entry(row: WeightRow) -> bool:
@@ -123,7 +133,7 @@ def _listed(lines: Sequence[str]) -> None:
 
 
 def cell(found: SharedTable) -> None:
-    """Draw the cell that was clicked, or the one with the lowest SQNR: why it loses that much, and its maps."""
+    """Draw the cell that was clicked, or that with the lowest SQNR: why it loses that much, and its maps."""
     chosen = controls.chosen_cell(found.table.schemes, [row for row in found.rows if row.cells])
     if chosen is None:
         return
@@ -131,14 +141,17 @@ def cell(found: SharedTable) -> None:
     scheme, held = found.schemes[at], found.opened.checkpoint.tensors[row.name]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader("Why this one", anchor=False)
-        st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help="This weight as it is stored, down to the bits")
-    st.markdown(f"**{messages.plain(row.name)}** under `{found.table.schemes[at]}`: {messages.plain(row.cells[at].said)}.")
+        hint = "This weight as it is stored, down to the bits"
+        st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help=hint)
+    name, said = messages.plain(row.name), messages.plain(row.cells[at].said)
+    st.markdown(f"**{name}** under `{found.table.schemes[at]}`: {said}.")
     if row.cells[at].problem:
         return
     if row.elements > MAPPED:
         st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
         return
-    tensor = PageTensor(f"{found.opened.key} {held.name}", held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
+    key, read = f"{found.opened.key} {held.name}", lambda: held.read().numpy()
+    tensor = PageTensor(key, held.name, held.shape, read, stored=held.dtype)
     of_values = cache.cached_small(tensor, "traits", lambda: traits(cache.values(tensor)))
     st.markdown(messages.plain(why(of_values, row, at)))
     maps = st.container(gap="xxsmall")
@@ -149,12 +162,13 @@ def cell(found: SharedTable) -> None:
 def why(found: Traits, row: WeightRow, at: int) -> str:
     """Say what about the values of a weight matters for its error; each sentence is true of every weight."""
     cell = row.cells[at]
-    outliers = (
-        f"No column is an outlier: in none of {found.columns:,} is max |x| above 3 times that of the median column."
-        if not found.outlier_columns
-        else f"{count(found.outlier_columns, 'outlier column')} of {found.columns:,} (max |x| above 3 times that of the median "
-        f"column); the largest is column {found.largest_column:,}."
-    )
+    columns, above = f"{found.columns:,}", "max |x| above 3 times that of the median column"
+    outliers = f"No column is an outlier: in none of {columns} is {above}."
+    if found.outlier_columns:
+        outliers = (
+            f"{count(found.outlier_columns, 'outlier column')} of {columns} ({above}); "
+            f"the largest is column {found.largest_column:,}."
+        )
     said = [outliers]
     if not math.isnan(found.kurtosis):
         said.append(f"Kurtosis {found.kurtosis:#.3g} (normal distribution: 3).")
@@ -214,7 +228,10 @@ def budget(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
         ring = None if chosen is None else (chosen.num_bytes, chosen.error)
         figure = size_curve(curve.best, curve.uniform, ring, label=ERRORS[error], theme=theme())
         charts.draw(figure, theme=None, key="sn_curve")
-        st.caption("One scheme for all: weights that it does not fit, or that must have more bits, stay as they are stored.")
+        st.caption(
+            "One scheme for all: weights that it does not fit, or that must have more bits, stay as they "
+            "are stored."
+        )
     if chosen is not None:
         frame = pd.DataFrame(
             {

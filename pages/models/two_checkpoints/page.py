@@ -12,7 +12,8 @@ from pages.shared.state import leaving, link
 leaving.come_back("two checkpoints", controls.DEFAULTS, keys.KEYS)
 with page_frame(
     "How do two checkpoints differ?",
-    "Compare a checkpoint with its original, or two quantized ones: the error of each tensor, and where it is worst.",
+    "Compare a checkpoint with its original, or two quantized ones: the error of each tensor, and where it "
+    "is worst.",
 ):
     left, right = st.columns(2)
     with left:
@@ -22,7 +23,10 @@ with page_frame(
     if original is None and other is None:
         cards.draw(examples.cards())
         other, original = examples.open_pair(controls.EXAMPLE)
-        st.markdown(f"An example: {messages.plain(examples.EXAMPLE_CARDS[controls.EXAMPLE].line)}, against its original.")
+        st.markdown(
+            f"An example: {messages.plain(examples.EXAMPLE_CARDS[controls.EXAMPLE].line)}, against its "
+            "original."
+        )
     if original is None or other is None:
         link.keep(controls.KEYS)
         missing = "the original that it was made from" if original is None else "one that was made from it"

@@ -28,15 +28,16 @@ DRAWN = 2000  # circles in the chart
 LISTED = 100  # worst blocks, and remarks of each kind
 AROUND = 32  # rows shown above and below a place
 SHOWN = [
-    "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight", "bytes",
-    "shape", "storage", "worst_block", "worst_block_sqnr_db", "different", "nonfinite", "order", "original", "remark",
+    "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight",
+    "bytes", "shape", "storage", "worst_block", "worst_block_sqnr_db", "different", "nonfinite", "order",
+    "original", "remark",
 ]  # fmt: skip
 HEADS = {
     "tensor": "Tensor", "bits_per_weight": "Bits per weight", "original_bits_per_weight": "Original's bits",
     "bytes": "Bytes", "shape": "Shape", "storage": "Storage", "worst_block": "Worst block at",
-    "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
-    "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
-    "tensor's": "SQNR of the tensor (dB)",
+    "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ",
+    "nonfinite": "NaN and infinite", "order": "Rows", "original": "Original", "remark": "Remark",
+    "place": "At", "columns": "Columns", "share": "Share of Σ error²", "tensor's": "SQNR of the tensor (dB)",
 }  # fmt: skip
 Target = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
@@ -46,7 +47,8 @@ def pairs_told(found: SharedComparison) -> None:
     pairing = found.comparison.pairing
     if not pairing.pairs:
         messages.warning(
-            "No tensor of one checkpoint can be paired with one of the other; check that both are the same model."
+            "No tensor of one checkpoint can be paired with one of the other; check that both are the same "
+            "model."
         )
     alone = [u for u in pairing.unpaired if u.is_weight]
     if alone:
@@ -123,7 +125,8 @@ def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
     places = tuple((r.other_tensor, block.other_index, block.columns) for _, r, block in found[:LISTED])
     _table(pd.DataFrame(rows), BLOCKS, places)
     st.caption(
-        "The largest squared errors, from the five worst blocks of each pair; a block is up to 256 columns of a row."
+        "The largest squared errors, from the five worst blocks of each pair; a block is up to 256 columns "
+        "of a row."
     )
 
 
@@ -157,13 +160,17 @@ def _open(place: Target) -> None:
     opening.show_tensor("two checkpoints", keys.KEYS | controls.KEYS, where)
 
 
+def _undefined(result: TensorResult) -> str:
+    why = next(iter(result.undefined.values()))
+    return f"{result.name}: {', '.join(result.undefined)} not defined, since {why}."
+
+
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:
     """List what has no partner or can't be compared, and the remarks on the pairs."""
     groups = {
         "No partner, or can't be compared": [u.reason for u in unpaired if u.is_weight],
         "Remarks on pairs": [sentence for r in known for sentence in r.sentences()],
-        "Metrics not defined": [f"{r.name}: {', '.join(r.undefined)} not defined, since {next(iter(r.undefined.values()))}."
-                      for r in known if r.undefined],
+        "Metrics not defined": [_undefined(r) for r in known if r.undefined],
         "Activation scales and buffers": [u.reason for u in unpaired if not u.is_weight],
     }  # fmt: skip
     for title, sentences in groups.items():

@@ -1,7 +1,7 @@
 """A class that answers together: its questions and answers, and what students' phones ask for.
 
-Students have no account and no name. What is kept, for less than a day: each class's code, when it began and was last used,
-its questions, and the answers of each browser under a random name that only this browser knows.
+Students have no account and no name. What is kept, for less than a day: each class's code, when it began and
+was last used, its questions, and the answers of each browser under a random name that only it knows.
 """
 
 from pages.serving.classroom.phones import PATH, routes

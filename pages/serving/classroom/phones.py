@@ -10,8 +10,9 @@ None of it opens a session. Each route is sent what the page knows; `browser` is
 ``answer``                 ``browser``, ``round``, ``typed``      the state
 =========================  =====================================  ==========================================
 
-A state has ``code``, ``round`` (0 before the first question), ``vote``, ``phase``, the question, this browser's answer
-``mine``, and ``right`` once the answers are revealed. Whatever is refused is answered with one sentence, ``problem``.
+A state has ``code``, ``round`` (0 before the first question), ``vote``, ``phase``, the question, this
+browser's answer ``mine``, and ``right`` once the answers are revealed. Whatever is refused is answered with
+one sentence, ``problem``.
 """
 
 import asyncio
@@ -88,8 +89,10 @@ def answer(code: str, sent: _Content) -> _Content:
     return state(code, sent)
 
 
-# While another process holds the database, what writes waits; the threads of what reads, and all others, do not.
-_THREADS = {reads: ThreadPoolExecutor(4, f"class-{'reads' if reads else 'writes'}") for reads in (False, True)}
+# While another process holds the database, what writes waits; the threads of what reads do not.
+_THREADS = {
+    reads: ThreadPoolExecutor(4, f"class-{'reads' if reads else 'writes'}") for reads in (False, True)
+}
 _WORK = {"join": join, "state": state, "answer": answer}
 
 
@@ -117,7 +120,9 @@ async def _answered(request: Request, work: Callable[[str, _Content], _Content])
         raise ClassError(404, "A class's code has 8 letters and digits; check it.")
     if work is join and not _joins.allows(address):
         REFUSED.labels("classes").inc()
-        raise ClassError(429, "Too many from your network want to join at once; this page tries again by itself.")
+        raise ClassError(
+            429, "Too many from your network want to join at once; this page tries again by itself."
+        )
     return await _in_thread(work, code, sent)
 
 

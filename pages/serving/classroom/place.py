@@ -17,7 +17,8 @@ from pages.serving.network import network
 NAME = "classes-1.sqlite3"  # with another layout of its tables it gets another number
 # On these, processes can't share memory, through which SQLite's WAL shows each what the others wrote
 NETWORK = {
-    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs",
+    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
+    "orangefs",
     "smb3", "smbfs",
 }  # fmt: skip
 _begins = Rate(burst=20, per_second=1 / 60)  # of one network, such as a school's
@@ -75,7 +76,9 @@ def opened_at(chosen: settings.Settings) -> ClassStore:
     except (OSError, sqlite3.Error, ClassError) as error:
         log.error("Classes can't be stored: %s: %s", type(error).__name__, error)
         raise ClassError(
-            503, "There are no classes here, since QUANTSCOPE_STORE can't be written; its administrator finds why in the log."
+            503,
+            "There are no classes here, since QUANTSCOPE_STORE can't be written; its administrator finds "
+            "why in the log.",
         ) from error
 
 

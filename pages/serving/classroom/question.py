@@ -42,18 +42,22 @@ class Question:
     def __post_init__(self) -> None:
         if not 0 < len(self.fields) <= MOST_FIELDS or len(self.fields) != len(self.right):
             raise QuantError(
-                f"This question asks for {len(self.fields)} numbers and has {len(self.right)} right ones; ask for 1 to "
-                f"{MOST_FIELDS}, each with its right number."
+                f"This question asks for {len(self.fields)} numbers and has {len(self.right)} right ones; "
+                f"ask for 1 to {MOST_FIELDS}, each with its right number."
             )
         for text in self.right:
             if len(text) > MOST_TYPED or self.read(text) != text:
                 raise QuantError(
-                    f"The right number {text[:40]} can't be typed in {MOST_TYPED} characters; choose another tensor."
+                    f"The right number {text[:40]} can't be typed in {MOST_TYPED} characters; choose another "
+                    "tensor."
                 )
-        size = len(as_json(self.shown() | {"right": self.right}).encode()) + len(self.fields) * (MOST_TYPED + 3)
+        size = len(as_json(self.shown() | {"right": self.right}).encode()) + len(self.fields) * (
+            MOST_TYPED + 3
+        )
         if size > ROOM:
             raise QuantError(
-                f"This question takes {size} bytes, and phones are sent at most {ROOM}: ask for fewer numbers."
+                f"This question takes {size} bytes, and phones are sent at most {ROOM}: ask for fewer "
+                "numbers."
             )
 
     def shown(self) -> dict[str, object]:
@@ -114,8 +118,10 @@ class Round:
 
 
 class Board(NamedTuple):
-    """What presenter and projector see: how many browsers have ``joined``, and how many of them have ``answered`` the round
-    that is ``current`` for phones; ``shown``, ``first``: the numbers of the round on the projector and of the first one that was
+    """What presenter and projector see.
+
+    How many browsers have ``joined``, and how many of them have ``answered`` the round that is ``current``
+    for phones; ``shown``, ``first``: the numbers of the round on the projector and of the first one that was
     not reset, 0 before that.
     """
 
@@ -128,7 +134,7 @@ class Board(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """The answers of a round: how many students answered, and how often each number was given, for each field."""
+    """The answers of a round: how many students answered, and how often each number was given, per field."""
 
     round: Round
     answered: int

@@ -1,8 +1,8 @@
 """Classes, their questions and answers, in one SQLite database that several processes on one machine may use.
 
-A class asks one question at a time. Each time one is asked is a *round*, with a number of its own: a second vote on the same
-question is a new round, and so is a question whose answers were reset, so that an answer that arrives late can't count for
-another one.
+A class asks one question at a time. Each time one is asked is a *round*, with a number of its own: a second
+vote on the same question is a new round, and so is a question whose answers were reset, so that an answer
+that arrives late can't count for another one.
 """
 
 import hashlib
@@ -23,10 +23,12 @@ from pages.serving.classroom.question import Act, Board, ClassError, Phase, Ques
 from pages.serving.log import log
 from quantcore.errors import QuantError
 
-IDLE, LONGEST = 2 * 3600, 23 * 3600  # seconds; the upkeep runs every hour, and nothing is kept for more than a day
+# seconds; the upkeep runs every hour, and nothing is kept for more than a day
+IDLE, LONGEST = 2 * 3600, 23 * 3600
 MOST_BROWSERS, MOST_ROUNDS, MOST_CLASSES = 1000, 200, 1000
 MOST_PLANNED, PLAN_BYTES = 40, 400_000  # questions of a plan, and their size
-BOUNCE = 0.6  # seconds after a press within which another one is the same press: a double click, a worn clicker
+# seconds after a press within which another one is the same press: a double click, a worn clicker
+BOUNCE = 0.6
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: nothing in it looks like something else
 LENGTH = 8  # characters, 40 bits
 _READ_AS = str.maketrans("oil", "011", " -")
@@ -35,7 +37,8 @@ _PAUSE = 0.02  # seconds between two attempts
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"  # while one process writes, the others wait
 _TABLES = """
 CREATE TABLE IF NOT EXISTS classes (
-    code TEXT PRIMARY KEY, secret BLOB, began REAL, touched REAL, last_round INTEGER, shown INTEGER, steered REAL, plan TEXT
+    code TEXT PRIMARY KEY, secret BLOB, began REAL, touched REAL, last_round INTEGER, shown INTEGER,
+    steered REAL, plan TEXT
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rounds (
     code TEXT, round INTEGER, vote INTEGER, phase TEXT, question TEXT, PRIMARY KEY (code, round)
@@ -74,15 +77,19 @@ class ClassStore:
         elapsed: the seconds since the machine booted.
         wall: the seconds since 1970.
 
-    Methods raise a `ClassError` if the class has ended, the secret is not the presenter's, or the database can't be used.
+    Methods raise a `ClassError` if the class has ended, the secret is wrong, or the database can't be used.
     """
 
     def __init__(
-        self, path: Path, elapsed: Callable[[], float] = clock.since_boot, wall: Callable[[], float] = time.time
+        self,
+        path: Path,
+        elapsed: Callable[[], float] = clock.since_boot,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._elapsed, self._ahead, self._lock = elapsed, 0.0, threading.Lock()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # else SQLite makes it readable for other users
+        # else SQLite makes it readable for other users
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
         self._db.executescript("PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;")
         with self._transaction(WRITE):  # not in the log yet: a second process waits until the tables exist
@@ -97,19 +104,21 @@ class ClassStore:
         self._db.close()
 
     def begin(self, plan: Sequence[Question] = ()) -> tuple[str, str]:
-        """Begin a class with these questions; return its code, and the secret with which its presenter steers it."""
+        """Begin a class with these questions; return its code, and the secret with which one steers it."""
         code, secret = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH)), secrets.token_urlsafe(16)
         self.tidy()
         with self._transaction(WRITE):
             if self._row("SELECT count(*) FROM classes")[0] >= MOST_CLASSES:
-                raise ClassError(503, f"{MOST_CLASSES:,} classes are open here, the limit; try again in an hour.")
+                raise ClassError(
+                    503, f"{MOST_CLASSES:,} classes are open here, the limit; try again in an hour."
+                )
             now = self._now()
             row = code, _digest(viewing(secret)), now, now, _plan_text(plan)
             self._db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0, 0, 0, ?)", row)
         return code, secret
 
     def join(self, code: str, browser: str = "") -> str:
-        """Let a browser into a class; return the name under which it answers: its own, if it has joined before."""
+        """Let a browser into a class; return the name under which it answers: the same as before."""
         with self._transaction(WRITE):
             self._touch(code)
             if browser and self._joined(code, browser):
@@ -122,7 +131,7 @@ class ClassStore:
         return browser
 
     def state(self, code: str, browser: str) -> tuple[Round | None, tuple[str, ...] | None]:
-        """Return the current round, None before the first question, and this browser's answer to it, if it gave one."""
+        """Return the current round, None before the first question, and this browser's answer, if any."""
         with self._transaction(READ):
             self._check_joined(code, browser)
             self._find(code)
@@ -161,8 +170,9 @@ class ClassStore:
         """Ask the class a question; return the number of the round.
 
         Args:
-            after: number of the round, 0 before the first, on which the presenter pressed; a press that was meant for another
-                one changes nothing, and neither does one that follows another within `BOUNCE`.
+            after: number of the round, 0 before the first, on which the presenter pressed; a press that was
+                meant for another one changes nothing, and neither does one that follows another within
+                `BOUNCE`.
         """
         with self._steering(code, secret):
             if self._meant(code, after):
@@ -172,8 +182,9 @@ class ClassStore:
     def steer(self, code: str, secret: str, act: Act, number: int | None = None) -> None:
         """Change the current round.
 
-        ``open`` a locked one, ``lock`` its answers, ``reveal`` them, which locks them for good; ``revote``: ask the same
-        question again and keep the answers so far; ``reset``: ask it again and delete the answers of this round.
+        ``open`` a locked one, ``lock`` its answers, ``reveal`` them, which locks them for good; ``revote``:
+        ask the same question again and keep the answers so far; ``reset``: ask it again and delete the
+        answers of this round.
 
         Args:
             number: of the round on which the presenter pressed, as for `ask`.
@@ -198,10 +209,12 @@ class ClassStore:
             self._db.execute(query, (phases[act], code, now.number))
 
     def look(self, code: str, secret: str, back: bool, number: int) -> None:
-        """Show the previous or the next round on the projector; phones stay at the current one. ``number``: as for `ask`, of
-        the round on the projector.
+        """Show the previous or the next round on the projector; phones stay at the current one.
+
+        ``number``: as for `ask`, of the round on the projector.
         """
-        query = f"SELECT {'max' if back else 'min'}(round) FROM rounds WHERE code = ? AND round {'<' if back else '>'} ?"
+        nearest, beyond = ("max", "<") if back else ("min", ">")
+        query = f"SELECT {nearest}(round) FROM rounds WHERE code = ? AND round {beyond} ?"
         with self._steering(code, secret):
             (found,) = self._row(query, code, number)
             if found and self._meant(code, number, "shown"):
@@ -236,19 +249,21 @@ class ClassStore:
             return Board(joined, answered, self._current(code), shown, first or 0)
 
     def tallies(self, code: str, key: str, number: int | None = None) -> list[Tally]:
-        """Return the answers of every round, in order; with a number, only of that one and of earlier votes on its question."""
+        """Return the answers of every round, in order; with a number, of all votes on its question so far."""
         with self._transaction(READ):
             first, last = 0, self._find(code, key)
             if number is not None:
                 query = "SELECT max(round) FROM rounds WHERE code = ? AND round <= ? AND vote = 1"
                 first, last = self._row(query, code, number)[0] or 0, number
             found = []
-            query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? AND round BETWEEN ? AND ? ORDER BY round"
+            query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? AND round BETWEEN ? AND ?"
+            query += " ORDER BY round"
             for row in self._db.execute(query, (code, first, last)):
                 now = _round(row)
                 query = "SELECT typed FROM answers WHERE code = ? AND round = ?"
                 given = [json.loads(typed) for (typed,) in self._db.execute(query, (code, now.number))]
-                columns = tuple(Counter(values[i] for values in given) for i in range(len(now.question.fields)))
+                fields = range(len(now.question.fields))
+                columns = tuple(Counter(values[i] for values in given) for i in fields)
                 found.append(Tally(now, len(given), columns))
             return found
 
@@ -275,7 +290,7 @@ class ClassStore:
 
     @contextmanager
     def _begun(self, statement: str) -> Iterator[None]:
-        """Hold the connection once the statement has succeeded; while it waits for another process, others have it."""
+        """Hold the connection once the statement succeeded; while it waits, other threads have it."""
         end = time.monotonic() + _WAIT
         while True:
             with self._lock:
@@ -326,10 +341,13 @@ class ClassStore:
         now = self._now()
         if row is None or row[1] < now - LONGEST or row[2] < now - IDLE:
             raise ClassError(
-                404, "There is no class with this code now: check the code, or ask your teacher whether it has ended."
+                404,
+                "There is no class with this code now: check the code, or ask your teacher whether it has "
+                "ended.",
             )
-        # stored is what can be computed from the projector's key, which can be computed from the secret, and not back
-        if key is not None and not any(secrets.compare_digest(row[0], _digest(each)) for each in (key, viewing(key))):
+        # stored is what can be computed from the projector's key, and that from the secret, but not back
+        digests = [] if key is None else [_digest(each) for each in (key, viewing(key))]
+        if key is not None and not any(secrets.compare_digest(row[0], digest) for digest in digests):
             raise ClassError(403, "Only the presenter's own link can steer this class; open it from there.")
         return int(row[3])
 
@@ -397,7 +415,8 @@ def _plan_text(plan: Sequence[Question]) -> str:
     text = as_json([question.to_text() for question in plan])
     if len(plan) > MOST_PLANNED or len(text.encode()) > PLAN_BYTES:
         raise ClassError(
-            400, f"A plan holds at most {MOST_PLANNED} questions of {PLAN_BYTES:,} bytes together; take one out."
+            400,
+            f"A plan holds at most {MOST_PLANNED} questions of {PLAN_BYTES:,} bytes together; take one out.",
         )
     return text
 

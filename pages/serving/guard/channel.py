@@ -31,7 +31,7 @@ class BrokenChannelError(Exception):
 
 @dataclass(frozen=True)
 class Packet:
-    """``kind``: what it is; ``value``: plain JSON; ``blobs``: bytes beside it; ``number``: of a call and its reply."""
+    """``kind``: what it is; ``value``: JSON; ``blobs``: bytes; ``number``: of a call and its reply."""
 
     kind: str
     value: Any = None

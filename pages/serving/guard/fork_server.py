@@ -1,9 +1,9 @@
 """The process that makes the guests' processes: it has imported what they need, and forks.
 
-`python -m pages.serving.guard.fork_server CONTROL`, where CONTROL is the number of an open socket. A message is one
-number: 0, with two descriptors, asks for a child; they are its end of a channel, and a pipe that receives its process id
-at once and its wait status when it has ended. Another number is a child to be killed. If the server ends, so do this
-process and all children.
+`python -m pages.serving.guard.fork_server CONTROL`, where CONTROL is the number of an open socket. A message
+is one number: 0, with two descriptors, asks for a child; they are its end of a channel, and a pipe that
+receives its process id at once and its wait status when it has ended. Another number is a child to be killed.
+If the server ends, so do this process and all children.
 """
 
 import contextlib

@@ -20,7 +20,8 @@ from quantcore.errors import QuantError
 from quantcore.wording import megabytes
 
 POLL = 0.05  # seconds between two looks whether the visitor is still there
-SILENCE = 60.0  # seconds in which a child that is limited by its processor time may say nothing: the machine is busy
+# seconds in which a child that is limited by its processor time may say nothing: the machine is busy
+SILENCE = 60.0
 AT_ONCE = max(2, os.cpu_count() or 1)  # guests
 _READERS = 8  # requests to another machine at the same time
 _BY_TIME = {getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)}
@@ -31,8 +32,11 @@ _NURSERY, _SLOTS = Nursery(), threading.BoundedSemaphore(AT_ONCE)
 
 @dataclass(frozen=True)
 class GuestLimits:
-    """What a guest may take: ``seconds`` of processor time, bytes of ``memory`` beyond what a new process has, and
-    bytes of arrays in its ``answer``."""
+    """What a guest may take.
+
+    ``seconds`` of processor time, bytes of ``memory`` beyond what a new process has, and bytes of arrays in
+    its ``answer``.
+    """
 
     seconds: float
     memory: int
@@ -73,7 +77,7 @@ def ask(
 
     Args:
         guest: a name in `guests.GUESTS`; ``value`` and ``blobs`` are what it is given.
-        subject, remedy: the beginning and the end of the sentence if it exceeds a limit: "Reading x.pt", "save it again".
+        subject, remedy: begin and end the sentence if it exceeds a limit: "Reading x.pt", "save it again".
         serve: what the guest may call, by name: functions that return a value and bytes, or raise QuantError.
         aside: those of them that wait for other machines; they run on threads of their own.
         check: called all the while; what it raises ends the guest and is passed on.

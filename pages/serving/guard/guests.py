@@ -1,6 +1,6 @@
-"""What a guest can be asked: each takes the server (`GuestHost`), a JSON value and bytes, and returns a JSON value and arrays.
+"""What a guest can be asked: from the server (`GuestHost`), JSON and bytes to JSON and arrays.
 
-They run in a child process only. What they are given is untrusted, and what they return is believed by nobody.
+They run in a child process only. What they are given is untrusted, and so is what they return.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class _HostFolder(Folder):
 
 
 def checkpoint(host: GuestHost, value: Any) -> Found:
-    """Read the headers of a checkpoint, and assemble it once, so that the server does only what has been tried."""
+    """Read the headers of a checkpoint, and assemble it once: the server does only what has been tried."""
     name, is_near = value
     folder = _HostFolder(host, is_near)
     found = read_headers(folder, name, progress=lambda done, of: (host.call("progress", done, of), None)[1])

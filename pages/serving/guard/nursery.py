@@ -142,7 +142,7 @@ class _Fork:
         os.close(self._status)
 
     def _next(self, seconds: float) -> int | None:
-        """Return the next number of the fork server, the process id or the status; None if it does not come."""
+        """Return the next number of the fork server, a process id or a status; None if none comes."""
         if not select.select([self._status], [], [], seconds)[0]:
             return None
         data = os.read(self._status, NUMBER.size)
@@ -151,7 +151,7 @@ class _Fork:
 
 @dataclass(init=False)
 class _Interpreter:
-    """A new Python process, for systems without fork: it starts in seconds and has no limits but the server's clock."""
+    """A new Python process, for systems without fork: starts in seconds; the server's clock limits it."""
 
     reader: BinaryIO
     writer: BinaryIO

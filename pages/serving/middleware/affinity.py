@@ -1,8 +1,9 @@
 """A cookie that tells the proxy which replica a visitor is at.
 
-A session, its uploads and its images exist in one process only, so every request of a page must reach the same one.
-The cookie names the replica, not the visitor; deploy/nginx.conf knows the names. A replica that answers in place of one
-that is gone puts its own name into the cookie, so that the visitor stays there when the first one returns.
+A session, its uploads and its images exist in one process only, so every request of a page must reach the
+same one. The cookie names the replica, not the visitor; deploy/nginx.conf knows the names. A replica that
+answers in place of one that is gone puts its own name into the cookie, so that the visitor stays there when
+the first one returns.
 """
 
 from starlette.requests import HTTPConnection
@@ -11,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pages.serving.middleware.headers import HTML
 
 COOKIE = "quantscope_replica"
-# Follows the name in the cookie of a page in another site's frame, which the websocket's request does not reveal
+# Follows the name in the cookie of a page in another site's frame, which the websocket's request hides
 FRAMED = ".framed"
 _FRAMES = {"iframe", "frame", "embed", "object"}
 
@@ -28,7 +29,7 @@ class Affinity:
         self.app, self.replica = app, replica
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; add the cookie to a page or an accepted websocket if it is missing or another replica's."""
+        """Pass the request on; add the cookie to a page or websocket if missing or another replica's."""
         cookie = self._cookie(HTTPConnection(scope)) if self.replica and scope["type"] != "lifespan" else None
         if cookie is None:
             await self.app(scope, receive, send)
@@ -50,7 +51,7 @@ class Affinity:
             return None
         frame = request.headers.get("sec-fetch-dest") in _FRAMES
         if framed or (frame and request.headers.get("sec-fetch-site") == "cross-site"):
-            # partitioned: browsers that refuse third-party cookies accept those kept separately for each embedding site
+            # partitioned: browsers that refuse third-party cookies accept those kept for each embedding site
             return f"{COOKIE}={self.replica}{FRAMED}; Path=/; HttpOnly; SameSite=None; Secure; Partitioned"
         secure = "; Secure" if request.scope["scheme"] in ("https", "wss") else ""
         return f"{COOKIE}={self.replica}; Path=/; HttpOnly; SameSite=Lax{secure}"

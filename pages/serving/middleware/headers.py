@@ -10,17 +10,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 HTML = b"text/html; charset=utf-8"
 POLICY = b"content-security-policy"
 
-# What a page may load and do; what is not named is forbidden. Whatever goes beyond 'self' is needed by Streamlit 1.67's
-# front end, as tried page by page in Chromium. Neither it nor plotly.js needs eval.
+# What a page may load and do; what is not named is forbidden. Whatever goes beyond 'self' is needed by
+# Streamlit 1.67's front end, as tried page by page in Chromium. Neither it nor plotly.js needs eval.
 DIRECTIVES = {
     "default-src": "'none'",
     # blob: the JavaScript of our components, which the front end imports from blobs;
     # {scripts}: digests of the scripts in the head, Streamlit's and ours
     "script-src": "'self' blob: {scripts}",
     "script-src-attr": "'none'",
-    # 'unsafe-inline': the front end (Emotion), plotly.js and st.html write <style> elements while the page runs
+    # 'unsafe-inline': the front end (Emotion), plotly.js and st.html write <style> elements as the page runs
     "style-src": "'self' 'unsafe-inline'",
-    # data: the page's icon, and heatmaps, which plotly.js draws as images; blob: a chart that is downloaded as an image
+    # data: the page's icon, and heatmaps, which plotly.js draws as images; blob: a chart to download
     "img-src": "'self' data: blob:",
     # data: a symbol font inside the front end's style sheet
     "font-src": "'self' data:",

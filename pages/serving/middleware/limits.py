@@ -1,8 +1,9 @@
-"""Limits for anonymous visitors, wide enough for a class behind one address: on what each address opens, and on uploads, per open page, in
-total, and in time.
+"""Limits for anonymous visitors, wide enough for a class behind one address.
 
-The underlying server already limits a request's head (see patience.py), one upload (server.maxUploadSize), one message of
-a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128, for two minutes).
+On what each address opens, and on uploads, per open page, in total, and in time.
+
+The underlying server already limits a request's head (see patience.py), one upload (server.maxUploadSize),
+one message of a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128).
 """
 
 import asyncio
@@ -183,7 +184,7 @@ class Limits:
     Args:
         app: the application that answers everything else.
         uploads: the limits of uploads.
-        address_sessions: open pages per address; a third of them may be opened at once, then a 100th per second.
+        address_sessions: open pages per address; a third of them may open at once, then a 100th per second.
         body_seconds: for what a request sends after its head, if it is not an upload.
     """
 
@@ -203,7 +204,8 @@ class Limits:
             REFUSED.labels("links").inc()
             problem = (
                 f"This link is too long: it has {length:,} characters after the server's name, and at most "
-                f"{MAX_LINK:,} can be opened. Open Quantscope without it, and paste or upload the tensor there."
+                f"{MAX_LINK:,} can be opened. Open Quantscope without it, and paste or upload the tensor "
+                "there."
             )
             await PlainTextResponse(problem, 414)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"].endswith(CLOSED):

@@ -1,8 +1,8 @@
 """Which pages may open a session: those of the app itself, and those of the origins that a setting names.
 
-A browser sends the origin of the page that opens a websocket, and lets any page open one, so this check keeps other sites'
-pages out. It replaces Streamlit's, which, for a foreign origin, asks a web service for this machine's public address while
-every visitor waits (Streamlit 1.67, server_util.is_url_from_allowed_origins).
+A browser sends the origin of the page that opens a websocket, and lets any page open one, so this check keeps
+other sites' pages out. It replaces Streamlit's, which, for a foreign origin, asks a web service for this
+machine's public address while every visitor waits (Streamlit 1.67, server_util.is_url_from_allowed_origins).
 """
 
 import re
@@ -50,7 +50,7 @@ class WebOrigin(NamedTuple):
 
 
 def origin_of(text: str) -> WebOrigin | None:
-    """Return the origin that a header or setting names; None for ``null`` and all that is not exactly an origin.
+    """Return the origin that a header or setting names; None for ``null`` and whatever is not an origin.
 
     >>> origin_of("https://Example.org:443") == origin_of("https://example.org")
     True
@@ -104,8 +104,8 @@ def check_settings() -> None:
             )
     if config.is_manually_set("browser.serverAddress") and own_address() is None:
         raise SettingError(
-            f"browser.serverAddress is {config.get_option('browser.serverAddress')[:200]!r}, which is not a host; it must "
-            "be a name or an IP address."
+            f"browser.serverAddress is {config.get_option('browser.serverAddress')[:200]!r}, which is not a "
+            "host; it must be a name or an IP address."
         )
 
 
@@ -148,8 +148,9 @@ def refusal(origins: list[str], hosts: list[str]) -> str:
         return ""
     reached = f"at the host {hosts[0][:200]}" if here else "without a valid Host header"
     return (
-        f"A page from {origins[0][:300]} may not open a session with this server, which was reached {reached}. If that page "
-        f"is this app behind a proxy, let the proxy pass the Host header on unchanged, or add the origin to {SETTING}."
+        f"A page from {origins[0][:300]} may not open a session with this server, which was reached "
+        f"{reached}. If that page is this app behind a proxy, let the proxy pass the Host header on "
+        f"unchanged, or add the origin to {SETTING}."
     )
 
 
@@ -165,10 +166,10 @@ class Origins:
         self._logged = Rate(burst=5, per_second=1 / 60)  # other sites must not fill the log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a websocket's request; pass it on without its Origin, so that Streamlit has nothing to look up.
+        """Check a websocket's request; pass it on without its Origin, so that Streamlit looks nothing up.
 
-        A POST to the same address is answered with the reason, which a page can't read from a refused websocket.
-        Only st.login, which the app does not use, reads the header later.
+        A POST to the same address is answered with the reason, which a refused websocket does not tell a
+        page. Only st.login, which the app does not use, reads the header later.
         """
         question = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith(SESSIONS)
         if scope["type"] != "websocket" and not question:

@@ -27,8 +27,8 @@ PICTURE_NAME = "preview.png"
 PICTURE = Path(__file__).parent / PICTURE_NAME
 SIZE = (1200, 630)  # px
 DESCRIPTION = (
-    "See what quantization does to a tensor: the original, the integer codes, the dequantized values and the error side by "
-    "side, and the arithmetic of every number."
+    "See what quantization does to a tensor: the original, the integer codes, the dequantized values and "
+    "the error side by side, and the arithmetic of every number."
 )
 ALTERNATIVE = "The four maps of a quantized image: original, codes, dequantized and error"
 
@@ -50,8 +50,8 @@ class Opening(NamedTuple):
 class Pages:
     """Insert our scripts into the head of every page.
 
-    Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
-    keep a cached page without them, or with old ones.
+    Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a
+    browser would keep a cached page without them, or with old ones.
 
     Args:
         app: the application behind this one.

@@ -1,6 +1,6 @@
 """How long the server waits for a request, how much it accepts, and how many connections it can hold.
 
-Uvicorn waits forever for the first byte of a request and for the rest of its head, and has no setting for that.
+Uvicorn waits forever for the first byte of a request and for the rest of its head, without a setting.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
-# Bytes of a request's line and headers. uvicorn's default is as long as the longest link, so that a longer one would be
-# refused without a word, or not, depending on the pieces in which it arrives.
+# Bytes of a request's line and headers. uvicorn's default is as long as the longest link, so that a longer
+# one would be refused silently, or not, depending on the pieces in which it arrives.
 MAX_HEAD = 2**17
 
 

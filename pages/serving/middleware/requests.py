@@ -13,13 +13,13 @@ _KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")  # what a proxy may have given
 
 
 class Requests:
-    """Give every request an id, which the log, the response and st.context.headers carry; log failures in routes."""
+    """Give every request an id, for the log, the response and st.context.headers; log failures in routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on under its id; if that fails before a response starts, respond with status 500."""
+        """Pass the request on under its id; if it fails before a response starts, answer with status 500."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return

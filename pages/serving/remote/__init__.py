@@ -1,4 +1,4 @@
-"""Checkpoints on hosts that the operator allows: the addresses that visitors type, and the folders behind them."""
+"""Checkpoints on hosts that the operator allows: addresses that visitors type, and folders behind them."""
 
 import functools
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """Reads byte ranges over https from the operator's hosts, and from nowhere else.
 
-Redirects are followed here, each checked in the same way. Nothing is taken from the environment (proxies, credentials),
-only the request is sent, and no content is decoded.
+Redirects are followed here, each checked in the same way. Nothing is taken from the environment (proxies,
+credentials), only the request is sent, and no content is decoded.
 """
 
 import http.client
@@ -37,8 +37,8 @@ class NotServed(NotFound):
 class HttpContent:
     """What a server sent.
 
-    ``start``: where the bytes start in the file; ``total``: size of the file; ``identity``: changes with the file's
-    content; ``url``: the address after all redirects; ``next``: address of the rest of a list, if the server gives it.
+    ``start``: where the bytes start in the file; ``total``: size of the file; ``identity``: changes with the
+    file's content; ``url``: the address after all redirects; ``next``: address of the rest of a list, if any.
     """
 
     data: memoryview
@@ -82,8 +82,8 @@ class Client:
                 whole = _length(answer)
                 if whole is None or whole > WHOLE:
                     raise QuantError(
-                        f"{final.host} does not send parts of a file, and this one is too large or of unknown size; "
-                        "download the file and upload it here."
+                        f"{final.host} does not send parts of a file, and this one is too large or of "
+                        "unknown size; download the file and upload it here."
                     )
                 return HttpContent(_body(answer, whole, final), 0, whole, _identity(answer, whole), final)
             _check_status(answer, final, 206)
@@ -143,7 +143,8 @@ class Client:
         """Yield the answer to one request. The connection is used again if its body was read to the end."""
         if not self.hosts.reaches(url.host):
             raise QuantError(
-                f"{url.host} is not one of the hosts that this server may read from; upload the files instead."
+                f"{url.host} is not one of the hosts that this server may read from; upload the files "
+                "instead."
             )
         connection, answer, watch, done = None, None, None, False
         try:

@@ -1,7 +1,7 @@
 """Connections to hosts, at public addresses only.
 
-A name is resolved once for each connection, all of its addresses must be public, and the connection is made to one of
-the checked addresses, with TLS verified against the name.
+A name is resolved once for each connection, all of its addresses must be public, and the connection is made
+to one of the checked addresses, with TLS verified against the name.
 """
 
 import http.client

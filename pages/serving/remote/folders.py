@@ -1,5 +1,7 @@
-"""Folders of checkpoints on the operator's hosts: next to an https address, in a hub's repository, in a bucket; and which
-one an address is that a visitor types (``https://``, ``hf://`` or ``s3://``)."""
+"""Folders of checkpoints on the operator's hosts: beside an https address, in a hub's repository, a bucket.
+
+Which one it is says the address that a visitor types: ``https://``, ``hf://`` or ``s3://``.
+"""
 
 import re
 from abc import abstractmethod
@@ -238,13 +240,14 @@ def _at_url(client: Client, address: str) -> tuple[Folder, str | None]:
     if url.host not in client.hosts.https:
         names = ", ".join(sorted(map(str, client.hosts.https)))
         raise QuantError(
-            f"{url.host} is not one of the hosts whose https addresses this server opens ({names}); upload the files instead."
+            f"{url.host} is not one of the hosts whose https addresses this server opens ({names}); upload "
+            "the files instead."
         )
     name = unquote(urlsplit(str(url)).path.rpartition("/")[2])
     if not is_inside(name) or not _is_file(name):
         raise QuantError(
-            f"An https folder can't be listed: give the address of a file ({', '.join(OPENERS)}), or of the index of shards "
-            "(model.safetensors.index.json)."
+            f"An https folder can't be listed: give the address of a file ({', '.join(OPENERS)}), or of the "
+            "index of shards (model.safetensors.index.json)."
         )
     return UrlFolder(client, url, name), name
 
@@ -253,8 +256,8 @@ def _in_repository(client: Client, rest: str) -> tuple[Folder, str | None]:
     match = _HUB.fullmatch(rest)
     if match is None or client.hosts.hub is None:
         raise QuantError(
-            f"{short(f'{HUB}://{rest}', 120)} is not of the form {HUB}://owner/name, {HUB}://owner/name@revision or "
-            f"{HUB}://owner/name/file; correct it."
+            f"{short(f'{HUB}://{rest}', 120)} is not of the form {HUB}://owner/name, "
+            f"{HUB}://owner/name@revision or {HUB}://owner/name/file; correct it."
         )
     path, name = _split(match[3])
     return HubFolder(client, client.hosts.hub, match[1], unquote(match[2] or "main"), path), name

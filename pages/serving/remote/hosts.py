@@ -1,4 +1,4 @@
-"""The hosts that the operator lets the server read checkpoints from, and URLs in a form that can be checked against them."""
+"""The hosts that the operator lets the server read checkpoints from, and URLs as checked against them."""
 
 import re
 from dataclasses import dataclass

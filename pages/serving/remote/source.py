@@ -1,4 +1,4 @@
-"""A file on a host, read by ranges: small reads also fetch and keep what follows, so a header takes a few requests."""
+"""A file on a host, read by ranges: small reads keep what follows, so that a header takes a few requests."""
 
 import threading
 from collections import OrderedDict
@@ -42,7 +42,7 @@ class PieceCache:
 
 
 class PinnedSource(ByteSource):
-    """A file that the client reads. Its counter counts the bytes that were sent, not those that were asked for.
+    """A file that the client reads. Its counter counts the bytes that were sent, not those asked for.
 
     Args:
         url: of the file.
@@ -57,7 +57,13 @@ class PinnedSource(ByteSource):
     is_remote = True
 
     def __init__(
-        self, client: Client, url: Url, name: str, counter: ByteCounter, pieces: PieceCache, size: int | None = None
+        self,
+        client: Client,
+        url: Url,
+        name: str,
+        counter: ByteCounter,
+        pieces: PieceCache,
+        size: int | None = None,
     ) -> None:
         self._client, self._url, self._cache = client, url, pieces
         self._target = url  # what answered last: redirects to signed addresses stay valid for a while

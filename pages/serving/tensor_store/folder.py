@@ -13,7 +13,7 @@ _PART = ".part"
 
 
 class SharedFolder:
-    """A folder at a path or an fsspec URL. Methods raise whatever its file system raises, which may be anything.
+    """A folder at a path or an fsspec URL. Methods raise whatever its file system raises: anything.
 
     Raises:
         ValueError: there is no such protocol.
@@ -70,7 +70,9 @@ class SharedFolder:
             try:
                 self._fs.pipe_file(part, data)
             except FileNotFoundError:  # no folder yet
-                if isinstance(self._fs, LocalFileSystem):  # other users of the machine must not see the addresses
+                if isinstance(
+                    self._fs, LocalFileSystem
+                ):  # other users of the machine must not see the addresses
                     os.makedirs(self._root, mode=0o700, exist_ok=True)
                 else:
                     self._fs.makedirs(self._root, exist_ok=True)
@@ -87,7 +89,7 @@ class SharedFolder:
             self._fs.rm_file(self._path(name))
 
     def delete_parts(self, names: list[str], seconds: float) -> None:
-        """Delete the unfinished files last written more than ``seconds`` ago, or as much later than now: whoever wrote them has ended."""
+        """Delete unfinished files written ``seconds`` ago, or in the future: their writers have ended."""
         for name in names:
             if name.endswith(_PART):
                 with suppress(FileNotFoundError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""The names of a shared tensor's files, the record of its content, and what keeps their folder within its limits."""
+"""The names of a shared tensor's files, the record of its content, and the limits of their folder."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _NOTE = re.compile(r"(\d{8})\.([0-9a-f]+)\.(\d{1,15})\.[0-9a-f]+\.shared")
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """What is known about a stored tensor. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
+    """What is known about a stored tensor: ``size`` in bytes; ``shared``, ``opened``: seconds since 1970."""
 
     sha256: str
     size: int
@@ -83,7 +83,9 @@ def delete(folder: SharedFolder, address: str) -> None:
     folder.delete(address + RECORD)
 
 
-def delete_useless(folder: SharedFolder, sizes: dict[str, int], age: float, now: float) -> dict[str, TensorRecord]:
+def delete_useless(
+    folder: SharedFolder, sizes: dict[str, int], age: float, now: float
+) -> dict[str, TensorRecord]:
     """Delete what is too old or dated in the future, has a damaged record, or was left unfinished.
 
     Args:
@@ -115,7 +117,9 @@ def delete_useless(folder: SharedFolder, sizes: dict[str, int], age: float, now:
     return records
 
 
-def make_room(folder: SharedFolder, records: dict[str, TensorRecord], own: str, space: int, now: float) -> None:
+def make_room(
+    folder: SharedFolder, records: dict[str, TensorRecord], own: str, space: int, now: float
+) -> None:
     """Delete the least recently opened tensors until the rest, ``own`` included, fits."""
     total = sum(counted(record.size) for record in records.values())
     for address in sorted(records.keys() - {own}, key=lambda a: (records[a].last_used(now), a)):

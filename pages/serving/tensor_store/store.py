@@ -84,8 +84,8 @@ class TensorStore:
         most = min(limit, self.limits.space - _HEADER, self.limits.of_a_visitor - _HEADER)
         if x.nbytes > most:
             raise QuantError(
-                f"This tensor takes {megabytes(x.nbytes)}, and at most {megabytes(most)} can be shared here; share a slice of it, or "
-                "send the file."
+                f"This tensor takes {megabytes(x.nbytes)}, and at most {megabytes(most)} can be shared here; "
+                "share a slice of it, or send the file."
             )
         with self._sharing, _answered("can't be stored now", "try again later, or send the file."):
             content = safetensors.numpy.save({"x": np.asarray(x, dtype="<f4", order="C")})
@@ -98,7 +98,7 @@ class TensorStore:
             limit: the most bytes that a tensor may have.
 
         Raises:
-            QuantError: the address is not one, or the tensor is missing, damaged, too large, or can't be read now.
+            QuantError: the address is not one, or the tensor is missing, damaged, too large, or unreadable.
         """
         with self._guard:
             lock = self._locks.setdefault(address, threading.Lock())
@@ -148,8 +148,9 @@ class TensorStore:
             sizes = self._folder.sizes()
             if shared_today(sizes, visitor, now) > self.limits.of_a_visitor:
                 raise QuantError(
-                    f"With this tensor of {megabytes(len(content))} you would share more than {megabytes(self.limits.of_a_visitor)} "
-                    "today, the limit here; share it tomorrow, or send the file."
+                    f"With this tensor of {megabytes(len(content))} you would share more than "
+                    f"{megabytes(self.limits.of_a_visitor)} today, the limit here; share it tomorrow, or "
+                    "send the file."
                 )
             records = delete_useless(self._folder, sizes, self.limits.age, now)
             make_room(self._folder, records, address, self.limits.space, now)
@@ -180,8 +181,8 @@ class TensorStore:
             raise self._missing()
         if record.size > limit + _HEADER:
             raise QuantError(
-                f"The shared tensor of this link takes {megabytes(record.size)}; the limit is {megabytes(limit)}. Ask the sender for a "
-                "slice of it."
+                f"The shared tensor of this link takes {megabytes(record.size)}; the limit is "
+                f"{megabytes(limit)}. Ask the sender for a slice of it."
             )
         return record
 
@@ -195,8 +196,8 @@ class TensorStore:
 
     def _missing(self) -> QuantError:
         return QuantError(
-            f"The shared tensor of this link is no longer stored: tensors are kept for {self.days:g} days, or less if space "
-            f"runs out; {_AGAIN}"
+            f"The shared tensor of this link is no longer stored: tensors are kept for {self.days:g} days, "
+            f"or less if space runs out; {_AGAIN}"
         )
 
 
@@ -247,7 +248,8 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
     if chosen.store.lower() == settings.OFF:
         return None
     url = chosen.store if "://" in chosen.store else os.path.abspath(os.path.expanduser(chosen.store))
-    limits = StoreLimits(int(chosen.store_gb * 1e9), int(chosen.store_visitor_mb * 1e6), chosen.store_days * 86400)
+    space, of_a_visitor = int(chosen.store_gb * 1e9), int(chosen.store_visitor_mb * 1e6)
+    limits = StoreLimits(space, of_a_visitor, chosen.store_days * 86400)
     try:
         return TensorStore(url, limits)
     except ImportError as error:
@@ -255,8 +257,8 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
     except Exception as error:  # each file system has its own exceptions
         reason = f"which can't be used ({one_line(error)})"
     raise settings.SettingError(
-        f"QUANTSCOPE_STORE is {chosen.store!r}, {reason}; it must be the path of a folder, an fsspec URL such as "
-        f"s3://bucket/folder, or {settings.OFF}."
+        f"QUANTSCOPE_STORE is {chosen.store!r}, {reason}; it must be the path of a folder, an fsspec URL "
+        f"such as s3://bucket/folder, or {settings.OFF}."
     )
 
 

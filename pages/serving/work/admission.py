@@ -1,15 +1,15 @@
-"""Heavy work is admitted by the bytes that it needs: first come, first served, but small work never waits for large.
+"""Heavy work is admitted by the bytes it needs: first come, first served, but small never waits for large.
 
-A visitor's run holds one place, from its first heavy computation to its end. Places are in lanes, each with its own
-bytes, so that work waits only for work of the same kind:
+A visitor's run holds one place, from its first heavy computation to its end. Places are in lanes, each with
+its own bytes, so that work waits only for work of the same kind:
 
     small   fits many times into the budget: in practice never waits
     long    small too, but it computes for seconds (training, sweeps, Match)
     large   everything else: a tensor that takes a good part of the budget
 
-A run that needs more than its place has gives the place back and waits for a larger one; a run that waits for another
-run's result gives its place back meanwhile. So no two runs wait for each other. Work that needs more than its whole lane
-runs alone in it; work that needs more than one run may have is refused, for it would end the server.
+A run that needs more than its place has gives the place back and waits for a larger one; a run that waits for
+another run's result gives its place back meanwhile. So no two runs wait for each other. Work that needs more
+than its whole lane runs alone in it; work that needs more than one run may have is refused.
 """
 
 import itertools
@@ -38,7 +38,7 @@ class WorkKind(IntEnum):
 class LanePlace:
     """A place in a lane, for work that needs ``need`` bytes.
 
-    ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of the tensors in use.
+    ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of those in use.
     """
 
     kind: WorkKind
@@ -86,8 +86,8 @@ class Gate:
         self.numbers = itertools.count()
         share = budget // 16
         self._small = share // 4  # the most bytes that small work needs
-        # One core is left to everybody else. On two cores, twelve large tensors took 27.5 s two at a time and 30.3 s one
-        # at a time, but the first was done after 5.8 s and 2.6 s.
+        # One core is left to everybody else. On two cores, twelve large tensors took 27.5 s two at a time and
+        # 30.3 s one at a time, but the first was done after 5.8 s and 2.6 s.
         at_once = max(1, cores - 1)
         self._lanes = {
             WorkKind.SMALL: Lane(share, at_once=1000),
@@ -102,7 +102,7 @@ class Gate:
         return WorkKind.LONG if long else WorkKind.SMALL
 
     def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> LanePlace | None:
-        """Wait for a place, and return it; None if the work became useless, for example because another run did it.
+        """Wait for a place, and return it; None if the work became useless, as when another run did it.
 
         Args:
             tell: called while waiting with the number of runs ahead; what it raises ends the wait.
@@ -170,7 +170,8 @@ class Gate:
             return ""
         return (
             f"This needs about {megabytes(need)} of memory, and this server gives one visitor at most "
-            f"{megabytes(self._most)}: choose a smaller tensor or a part of it, or set QUANTSCOPE_WORK_GB to a larger value."
+            f"{megabytes(self._most)}: choose a smaller tensor or a part of it, or set QUANTSCOPE_WORK_GB to "
+            "a larger value."
         )
 
     def idle_bytes(self) -> int:
@@ -195,7 +196,8 @@ class Turn:
     Not thread-safe: one thread, one turn.
 
     Args:
-        tell: called with the number of runs ahead while it waits, and with 0 afterwards; what it raises ends the wait.
+        tell: called with the number of runs ahead while it waits, and with 0 after; what it raises ends the
+            wait.
     """
 
     def __init__(self, gate: Gate, tell: Tell) -> None:
@@ -206,7 +208,7 @@ class Turn:
     def need(
         self, need: int, tensor: str = "", *, long: bool = False, useless: Useless = lambda: False
     ) -> bool:
-        """Wait until this run may use ``need`` bytes in all, and return True; False if ``useless`` became true.
+        """Wait until this run may use ``need`` bytes in all; return False if ``useless`` became true.
 
         Args:
             tensor: key of the tensor to be used.
@@ -239,7 +241,7 @@ class Turn:
     def let_others(self, seconds: float) -> None:
         """If the place `overstays`, give it back and wait for it again.
 
-        For work that keeps little in memory and that nobody waits for: a run that did, with a place, would wait forever.
+        For work that keeps little in memory and that nobody waits for: a run with a place would wait forever.
         """
         if self.overstays(seconds):
             with self.without_place():

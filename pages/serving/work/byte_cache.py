@@ -1,4 +1,4 @@
-"""A cache bounded by bytes, in which each result is computed once, however many visitors ask for it at once."""
+"""A cache bounded by bytes, in which each result is computed once, however many visitors ask for it."""
 
 import dataclasses
 import sys
@@ -58,7 +58,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class ContentResults:
-    """The results of one tensor, the most recently used last. ``bytes``: of all; what they share is counted once."""
+    """The results of one tensor, the most recently used last. ``bytes``: of all, what they share once."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[str, Entry] = OrderedDict()
@@ -112,7 +112,7 @@ class ByteCache:
 
         Args:
             tensor, what: the key.
-            admit: waits until ``make`` may run, and returns True; or returns False once its argument returns True.
+            admit: waits until ``make`` may run; returns False once its argument returns True.
             check: called while another thread computes the result; what it raises ends the wait.
             size: bytes of the result, or what tells them, if counting would take longer than it is worth.
         """

@@ -1,8 +1,8 @@
 """All cached calls; quantcore itself has no caches for pages.
 
-A result's key is text: the key of its content, which is a tensor as a rule, and the name of the result with the text of the
-scheme. Cached objects are shared by all visitors: never modify them. A missing result is computed when it is the visitor's
-turn, and only once, even if a whole class asks for it at the same moment.
+A result's key is text: the key of its content, which is a tensor as a rule, and the name of the result with
+the text of the scheme. Cached objects are shared by all visitors: never modify them. A missing result is
+computed when it is the visitor's turn, and only once, even if a whole class asks for it at the same moment.
 """
 
 from collections import OrderedDict
@@ -127,7 +127,7 @@ def turn_of(
 
     Args:
         need, long: as for `cached`.
-        useless: whether another visitor has done it in the meantime, so that there is no need to wait any longer.
+        useless: whether another visitor has done it meanwhile, so that waiting is needless.
     """
     with turn.current() as own:
         own.need(int(need * content.nbytes), content.key, long=long, useless=useless)
@@ -160,7 +160,7 @@ def known(tensor: PageTensor, x: np.ndarray) -> None:
 
 
 def _converted(tensor: PageTensor) -> tuple[Tensor, tensors.Conversion]:
-    """Return the values as results hold them, half precision as float32, so that results need no copies of their own."""
+    """Return the values as results hold them, half precision as float32, so that results need no copies."""
 
     def make() -> tuple[Tensor, tensors.Conversion]:
         source = tensor.source
@@ -186,7 +186,8 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
 
     # quietly: the page shows result.warnings
     dtype = tensors.DTYPES[tensor.dtype]
-    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(_converted(tensor)[0], scheme, dtype=dtype))
+    make = lambda: apply_quietly(_converted(tensor)[0], scheme, dtype=dtype)  # noqa: E731
+    return of_scheme(tensor, scheme, "result", make)
 
 
 def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:

@@ -13,7 +13,7 @@ from quantcore import tensors
 from quantcore.wording import printable
 
 SECONDS = 2.0  # of processor time for what is small
-# Bytes that are read in a second, on a machine of a third of the speed of ours: of text, and of what is unpacked
+# Bytes read in a second, on a machine of a third of the speed of ours: of text, and of what is unpacked
 _TEXT_A_SECOND, _UNPACKED_A_SECOND = 7_000_000, 70_000_000
 _RAW = (".npy", ".safetensors")  # of which a header is read, and ranges of bytes as they are
 

@@ -1,8 +1,8 @@
-"""Work that takes a while: it starts by itself or when asked for, waits its turn, shows progress, stops and continues.
+"""Work that takes a while: starts by itself or when asked for, waits its turn, shows progress, stops.
 
-The work is a generator that the script itself steps through; it stores what it finds where later runs look for it. Each
-step checks whether Streamlit wants the run to end (the visitor pressed Stop, changed another control or left the page):
-then the generator is closed, and what it stored stays.
+The work is a generator that the script itself steps through; it stores what it finds where later runs look
+for it. Each step checks whether Streamlit wants the run to end (the visitor pressed Stop, changed another
+control or left the page): then the generator is closed, and what it stored stays.
 """
 
 import time
@@ -25,7 +25,7 @@ _EVERY = 0.1  # seconds between two updates of the progress bar
 
 
 class WorkStep(NamedTuple):
-    """Progress: the fraction that is done, 0 to 1, what is done next or was done last, and how many results are known."""
+    """Progress: the fraction done, 0 to 1, what is done next or was last, and how many results are known."""
 
     done: float
     text: str
@@ -82,7 +82,7 @@ class LongWork:
             short: whether small inputs take less than a second, so that they need not wait for long work.
             useless: whether another visitor has done it in the meantime.
             let_others: called after each step but the last, to let waiting visitors go first.
-            draw: draws the results; called when there are more, less and less often, since a redrawn chart flickers.
+            draw: draws the results; called when there are more, ever less often: a redrawn chart flickers.
 
         Raises:
             QuantError: from the steps.
@@ -94,7 +94,8 @@ class LongWork:
         def redraw(step: WorkStep) -> None:
             nonlocal drawn, known
             now = time.monotonic()
-            if draw and live is not None and step.results > known and now - drawn > max(0.6, (now - began) / 6):
+            is_due = step.results > known and now - drawn > max(0.6, (now - began) / 6)
+            if draw and live is not None and is_due:
                 with live.container():
                     draw()
                 drawn, known = time.monotonic(), step.results

@@ -1,4 +1,4 @@
-"""The memory that work on a tensor needs, in multiples of the tensor's size in float32, including the tensor itself.
+"""The memory that work on a tensor needs, in multiples of its size in float32, including itself.
 
 Measured with 4096×14336 elements, for each step: a process's peak resident memory minus what it held before.
 """
@@ -9,7 +9,7 @@ import quantcore as qc
 from quantcore.granularity import block_shape
 from quantcore.range_setting import Search
 
-# Peaks of the steps on a page, beyond x and the results: the report 0.1, a map 0.2, most findings 0.3, charts 0.2
+# Peaks of a page's steps, beyond x and the results: the report 0.1, a map 0.2, most findings 0.3, charts 0.2
 _PAGE = 1.35
 # What a range setting takes besides; the first kind that fits counts
 _EXTRA: tuple[tuple[type[qc.RangeSetting], float], ...] = (
@@ -20,7 +20,8 @@ _EXTRA: tuple[tuple[type[qc.RangeSetting], float], ...] = (
 )
 # What findings take besides
 _FINDINGS: tuple[tuple[type[qc.RangeSetting], float], ...] = (
-    (qc.MinMax, 1.4),  # x without its outlier channel or element, its codes, and which elements are others: 1.7
+    # x without its outlier channel or element, its codes, and which elements are others: 1.7
+    (qc.MinMax, 1.4),
     (Search, 1.4),
 )
 _PARAMETERS = 6  # float32 values per block: scale and zero point, as computed and as stored, low and high
@@ -28,7 +29,8 @@ USUAL = 1.85  # any scheme of up to 8 bits per tensor, channel or group of 128, 
 LIBRARIES = 5.3  # table and comparison, one after the other, of a tensor with outliers
 SWEEP_THREAD = 1.75  # per scheme being computed: codes, and what the most expensive range settings need
 MATCH = 9.5
-READING = 2.5  # times the file; JSON of numbers with 17 digits takes 1.5, whatever is compressed is checked by its size
+# times the file; JSON of numbers with 17 digits takes 1.5, whatever is compressed is checked by its size
+READING = 2.5
 EXPORT = 6.8  # .safetensors 5.5, .npz 3.3
 ONNX = 4.0
 TRAINING = 1 << 20  # bytes, not tensors: the network has 4,810 parameters and 1,198 images of 64 pixels

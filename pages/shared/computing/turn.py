@@ -32,7 +32,7 @@ def default_budget() -> int:
 
 
 def _gate(chosen: float | None) -> Gate:
-    """Return the gate: one run may need what was chosen for all, and if nothing was, a quarter of the memory."""
+    """Return the gate: one run may need what was chosen for all, by default a quarter of the memory."""
     if chosen:
         return Gate(int(chosen * 1e9), CORES, int(chosen * 1e9))
     return Gate(default_budget(), CORES, memory.usable() // 4)
@@ -86,14 +86,14 @@ def check() -> None:
 def rerun_for_others(own: Turn) -> None:
     """Restart the run if it has kept others waiting for a while: for work that then continues where it was.
 
-    Work that visitors who hold a place may be waiting for must not use `Turn.let_others`, which waits for them.
+    Work that visitors who hold a place may be waiting for must not use `Turn.let_others`.
     """
     if own.overstays(AT_A_TIME):
         st.rerun()
 
 
 def pause_for_others(own: Turn) -> None:
-    """Let waiting visitors go first if the run has kept them waiting for a while, and wait for the place again.
+    """Let waiting visitors go first if the run has kept them for a while, and wait for the place again.
 
     For work that keeps little in memory and for which nobody waits with a place of his own.
     """
@@ -102,7 +102,7 @@ def pause_for_others(own: Turn) -> None:
 
 @contextmanager
 def computing(shown: bool) -> Iterator[None]:
-    """Show that something is being computed: one spinner, even if computations are nested; none outside a run."""
+    """Show that something is being computed: one spinner, even if nested; none outside a run."""
     outermost = shown and get_run_yield_check() is not None and not getattr(_of_thread, "computing", False)
     _of_thread.computing = True if outermost else getattr(_of_thread, "computing", False)
     try:
@@ -123,7 +123,7 @@ class _WaitMessage:
         self.before = -1
 
     def update(self, before: int, kind: WorkKind) -> None:
-        """Show how many come before this visitor; if none, clear the message. Ends the run if it was replaced."""
+        """Show how many come before this visitor; if none, clear it. Ends a run that was replaced."""
         check()
         now = time.monotonic()
         if before == 0:
@@ -141,4 +141,5 @@ class _WaitMessage:
 
 def sentence(before: int, kind: WorkKind) -> str:
     """Return the message to a visitor who waits behind ``before`` others."""
-    return f"{before:,} {_WHAT[kind][before > 1]} before yours. The page continues by itself when it is your turn."
+    waiting = f"{before:,} {_WHAT[kind][before > 1]}"
+    return f"{waiting} before yours. The page continues by itself when it is your turn."

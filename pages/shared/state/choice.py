@@ -32,5 +32,10 @@ def before_drawn(key: str) -> Any:
 def _draw(widget: Any, label: str, key: str, names: Mapping[str, str], more: Mapping[str, Any]) -> Any:
     with link.named(key, names):
         return widget(
-            label, list(names), format_func=lambda option: names.get(option, option), key=key, bind="query-params", **more
+            label,
+            list(names),
+            format_func=lambda option: names.get(option, option),
+            key=key,
+            bind="query-params",
+            **more,
         )

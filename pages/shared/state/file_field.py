@@ -29,8 +29,8 @@ class FileField(Generic[T]):
 
     Attributes:
         name: key of the widget, and prefix of what the session keeps.
-        read: what to keep of the files (as st.file_uploader returns them), called once for each upload; may raise
-            QuantError.
+        read: what to keep of the files (as st.file_uploader returns them), called once for each upload; may
+            raise QuantError.
         named: the files in words, where the field no longer shows them.
         forgotten: called when the visitor has removed the files.
     """

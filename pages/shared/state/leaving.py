@@ -16,7 +16,7 @@ def to(script: str, parameters: Mapping[str, str] | None = None) -> None:
 
     Args:
         script: of the page, as Streamlit's links expect it.
-        parameters: of its link; the widgets of that page set their own, and Streamlit refuses to clear bound ones.
+        parameters: of its link; that page's widgets set their own, and Streamlit clears no bound ones.
     """
     st.session_state[_TO] = script, dict(parameters or {})
 

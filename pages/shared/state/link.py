@@ -20,8 +20,8 @@ from pages.shared.state.selection import PageTensor, of_values
 from quantcore import tensors
 from quantcore.wording import count
 
-# The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared
-# tensors), the name of its file, and the SHA-256 of the file, if whoever opens the link may need it
+# The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of
+# shared tensors), the name of its file, and the SHA-256 of the file, if whoever opens the link may need it
 TENSOR, FILE, DIGEST = "t", "file", "sha256"
 SHARED = "shared."  # prefix of a stored tensor's address in a link
 _SEEN, _CARRIED, _WARNING, _DROPPED = "_link_seen", "_link_carried", "_link_warning", "_link_dropped"
@@ -60,11 +60,11 @@ def _own() -> tuple[str | None, str | None]:
 
 
 def drop_unusable(known: set[str], required: set[str]) -> None:
-    """Remove from the link, before widgets are drawn, values that break them: infinite numbers, and empty choices.
+    """Remove from the link, before widgets are drawn, values that break them: infinities, empty choices.
 
-    Streamlit fails when it converts an infinite number to an integer, and an empty parameter clears even a required
-    choice. Every run needs this, since the browser's Back restores the link as it was. `st.query_params` can't delete
-    parameters that are bound to widgets, hence the internal API.
+    Streamlit fails when it converts an infinite number to an integer, and an empty parameter clears even a
+    required choice. Every run needs this, since the browser's Back restores the link as it was.
+    `st.query_params` can't delete parameters that are bound to widgets, hence the internal API.
 
     Args:
         known: parameters that must not be infinite.
@@ -103,7 +103,7 @@ def reworded(key: str, words: dict[str, str]) -> None:
 
 
 def _understand(key: str) -> None:
-    """Note that a parameter has an effect: of a default, the link keeps nothing, and the session has another word."""
+    """Note that a parameter has an effect: of a default, the link keeps nothing."""
     st.session_state.setdefault(_UNDERSTOOD, set()).add(key)
 
 
@@ -111,7 +111,7 @@ def _understand(key: str) -> None:
 def named(key: str, names: Mapping[str, str]) -> Iterator[None]:
     """Draw a control within this that shows names, while links carry the values that they stand for.
 
-    Streamlit puts an option into the link as it is displayed. So the name is in the link only while the control is drawn.
+    Streamlit puts an option into the link as displayed: the name is in it only while the control is drawn.
 
     Args:
         key: of the control, and its parameter.
@@ -153,9 +153,9 @@ def keep(keys: set[str]) -> None:
 def put(values: Mapping[str, Any]) -> None:
     """Set controls, drawn or not (for callbacks, and before controls are drawn).
 
-    Streamlit writes a value that code sets into the link only if it has seen the control's key before, hence the
-    internal API. The keys of all controls in every session's state would do as well, but each control that is drawn
-    reads the whole state: with them, a run of Explore took a tenth more time.
+    Streamlit writes a value that code sets into the link only if it has seen the control's key before, hence
+    the internal API. The keys of all controls in every session's state would do as well, but each control
+    that is drawn reads the whole state: with them, a run of Explore took a tenth more time.
     """
     context = get_script_run_ctx()
     if context is not None:
@@ -194,7 +194,8 @@ def _shared(text: str) -> np.ndarray:
     store = tensor_store.current()
     if store is None:
         raise qc.QuantError(
-            "This link needs its shared tensor, but sharing is off on this server; ask the sender for the file."
+            "This link needs its shared tensor, but sharing is off on this server; ask the sender for the "
+            "file."
         )
     address = text.removeprefix(SHARED)
     with turn.current() as mine:
@@ -218,7 +219,7 @@ def carry_shared(key: str) -> bool:
 
 
 def carry(x: np.ndarray | None, key: str, file: str | None = None, digest: str | None = None) -> None:
-    """Put into the link a tensor's values if they fit, else its address if it is shared, and remove the previous ones.
+    """Put into the link a tensor's values if they fit, else its address if shared, and remove the previous.
 
     Args:
         key: identifies the content; empty if there is no tensor.
@@ -232,7 +233,7 @@ def carry(x: np.ndarray | None, key: str, file: str | None = None, digest: str |
     values, shared = _own()
     there = st.query_params.get(TENSOR)
     if key or there != st.session_state.get(_FAILED):
-        # Back leads to the link from before the tensor was shared: writing to it would be a step forward again
+        # Back leads to the link from before the tensor was shared: to write to it would be a step forward
         write(TENSOR, values if from_history() and there != shared else shared)
     write(FILE, file)
     write(DIGEST, digest if values is None else None)
@@ -278,7 +279,7 @@ def address() -> str:
 
 
 def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
-    """Report parameters of the link that had no effect, so that nobody mistakes the view for the one linked."""
+    """Report parameters of the link without effect, so that nobody mistakes the view for the one linked."""
     after = st.query_params.to_dict()
     at_once = st.session_state.pop(_DROPPED, {})
     understood = st.session_state.pop(_UNDERSTOOD, set())

@@ -10,9 +10,9 @@ _VERSIONS = "_mirrored_versions"
 def key_at(name: str, value: Hashable) -> str:
     """Return the key of a widget ``name`` that should show ``value``.
 
-    The key changes whenever the widget showed something else. With a constant key, an input that arrives before the
-    browser has drawn ``value`` would send the old value along, and Streamlit would take it as typed: two quick presses
-    of an arrow key on "Bits" restored the old scheme from its text field.
+    The key changes whenever the widget showed something else. With a constant key, an input that arrives
+    before the browser has drawn ``value`` would send the old value along, and Streamlit would take it as
+    typed: two quick presses of an arrow key on "Bits" restored the old scheme from its text field.
     """
     versions = st.session_state.setdefault(_VERSIONS, {})
     key = f"{name}_{versions.get(name, 0)}"

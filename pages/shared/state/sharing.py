@@ -1,5 +1,6 @@
-"""Link, in the header of every page: its click copies the address (pages/browser/link.js), and its popover shows the address,
-its QR code, and what it takes to share a tensor that does not fit.
+"""Link, in the header of every page: its click copies the address (pages/browser/link.js).
+
+Its popover shows the address, its QR code, and what it takes to share a tensor that does not fit.
 """
 
 import html
@@ -70,7 +71,7 @@ def _draw(tensor: PageTensor | None) -> bool:
 
 
 def _shared(tensor: PageTensor) -> bool:
-    """Explain what to send with the link, and offer to share the tensor; return whether the visitor just did."""
+    """Explain what to send with the link, and offer to share the tensor; return whether it just was."""
     many = f"This tensor's values need more than {tensors.MAX_LINK_CHARS:,} characters, too many for a link."
     file = st.query_params.get(link.FILE)
     alternative = (
@@ -87,8 +88,8 @@ def _shared(tensor: PageTensor) -> bool:
         st.write(many)
         size = megabytes(4 * tensor.elements)
         st.write(
-            f"“Share this tensor” stores its {size} {messages.plain(store.where)}, for {store.days:g} days or until the "
-            "space is needed. Anyone with the link can open it."
+            f"“Share this tensor” stores its {size} {messages.plain(store.where)}, for {store.days:g} days "
+            "or until the space is needed. Anyone with the link can open it."
         )
         if st.button("Share this tensor", icon=":material/upload:", key="_share") and _put(store, tensor):
             place.empty()
@@ -118,8 +119,8 @@ def show_qr(address: str) -> None:
     """Show a QR code as large as the window allows, and the address beneath."""
     if len(address.encode()) > MAX_QR:
         messages.error(
-            f"This link has {len(address):,} characters, and a QR code holds at most {MAX_QR:,}: choose a smaller tensor, or "
-            "send the link as text."
+            f"This link has {len(address):,} characters, and a QR code holds at most {MAX_QR:,}: choose a "
+            "smaller tensor, or send the link as text."
         )
         return
     st.html(f'{qr(address)}<p class="qs-address">{html.escape(address)}</p>')

@@ -10,6 +10,7 @@ from quantcore.conventions.record import (
     SIGNED_SYMMETRIC,
     Convention,
     Limit,
+    own_dtype,
 )
 
 _BITSANDBYTES: dict[str, Any] = {
@@ -33,6 +34,10 @@ RECORDS = (
             ("short_block", f"{_BITSANDBYTES_OPS}:237-240"),
         ),
         limits=(FLAT,),
+        variants=own_dtype("value_dtype"),
+        refused_dtypes=(
+            ("float64", "Blockwise 4bit quantization only supports 16/32-bit floats, but got torch.float64"),
+        ),
         **_BITSANDBYTES,
     ),
     Convention.of(

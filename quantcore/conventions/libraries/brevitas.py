@@ -1,6 +1,6 @@
 """Records of brevitas. Measured: see `quantcore.conventions`."""
 
-from quantcore.conventions.record import CHANNEL, TENSOR, Convention, Limit
+from quantcore.conventions.record import CHANNEL, HALF, IN_OWN_DTYPE, TENSOR, Convention, Limit, own_dtype
 
 PLACE = 6  # among the libraries, wherever they are listed
 RECORDS = (
@@ -15,6 +15,17 @@ RECORDS = (
         range_overflow="infinite",
         min_range=1e-10,
         eps=0.0,
+        # statistics per tensor have no axis, and torch divides two such numbers in the wider of their dtypes
+        variants=(
+            *own_dtype(*IN_OWN_DTYPE, "width_dtype", dtypes=(*HALF, "float64")),
+            *(
+                (f"{TENSOR} {dtype}", choice, "float32")
+                for dtype in HALF
+                for choice in ("scale_precision", "scale_dtype", "zero_point_precision")
+            ),
+            # quant_weight() gives an infinite scale, which QuantTensor.int() refuses
+            *((dtype, "bad_scale", "kept") for dtype in HALF),
+        ),
         bad_scale="nonfinite",
         zero_point_order="round_difference",
         limits=(

@@ -7,13 +7,24 @@ from quantcore.conventions.record import (
     FLOAT32_EPS,
     FLOATS,
     GROUP,
+    HALF,
+    IN_OWN_DTYPE,
     ROW_GROUPS,
     TENSOR,
     Convention,
     Limit,
+    own_dtype,
 )
 
 _COMPRESSED: dict[str, Any] = {**FLOATS, "kernel": "C", "library": "compressed-tensors", "version": "0.20.0"}
+# everything in the dtype of x, eps included; float64 has smaller numbers above 0
+_IN_OWN_DTYPE = (
+    *own_dtype(*IN_OWN_DTYPE, dtypes=(*HALF, "float64")),
+    ("bfloat16", "eps_replacement", 2.0**-7),
+    ("float16", "eps_replacement", 2.0**-10),
+    ("float64", "eps_replacement", 2.0**-52),
+    ("float64", "eps", 2.0**-1074),
+)
 _HELPERS = "compressed_tensors/quantization/utils/helpers.py"
 
 
@@ -46,6 +57,7 @@ RECORDS = (
         zero_point_order="round_difference",
         zero_point_scale="raw",
         nan_zero_point="zero",
+        variants=_IN_OWN_DTYPE,
         limits=(
             Limit("kind", ("signed symmetric", "signed asymmetric"), "supports signed codes only"),
             Limit("narrow", (False,), "uses every code"),
@@ -74,6 +86,7 @@ RECORDS = (
             ("eps_replacement", f"{_HELPERS}:114-127"),
             ("kernel", "compressed_tensors/quantization/lifecycle/forward_helpers.py:536"),
         ),
+        variants=_IN_OWN_DTYPE,
         **{**_COMPRESSED, "eps": 2.0**-149, "eps_replacement": FLOAT32_EPS},
     ),
     _compressed_mx("mx", "power_rounded"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.record import CHANNEL, GROUP, TENSOR, Convention, Limit
+from quantcore.conventions.record import CHANNEL, GROUP, TENSOR, Convention, Limit, own_dtype
 
 _HQQ: dict[str, Any] = {
     "library": "hqq",
@@ -13,6 +13,8 @@ _HQQ: dict[str, Any] = {
     "asymmetric_scale": "inverse_range",
     "eps": 0.0,
     "eps_replacement": 0.0,
+    # float32 whatever comes; values are computed with codes of float64
+    "variants": own_dtype("decoding_dtype", "value_dtype", dtypes=("float64",)),
     "sources": (
         ("kernel", "hqq/core/quantize.py:150, W * scale + zero with the inverse scale; measured"),
         ("asymmetric_scale", "hqq/core/quantize.py:127-130"),

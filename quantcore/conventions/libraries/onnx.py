@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.record import CHANNEL, FLOAT32_TINY, GROUP, TENSOR, Convention, Limit
+from quantcore.conventions.record import CHANNEL, FLOAT32_TINY, GROUP, TENSOR, Convention, Limit, own_dtype
 
 _ONNX: dict[str, Any] = {
     "symmetric_scale": "full_range",
@@ -23,6 +23,11 @@ _ONNX: dict[str, Any] = {
         (GROUP, "zero_point_scale", "final"),
         (GROUP, "replaced_zero_point", "zero_if_asymmetric"),
         (GROUP, "bad_scale", "kept"),
+        *own_dtype("scale_dtype", "value_dtype"),
+        *own_dtype("scale_precision", dtypes=("float16",), at=GROUP),
+        ("float16", "eps", 2.0**-14),
+        # the tool refuses bfloat16: scale and zero point are those of float32, and the scale is rounded last
+        (f"{GROUP} bfloat16", "zero_point_scale", "raw"),
     ),
     "limits": (
         Limit("bits", (4, 8, 16), "supports integers of 4, 8 and 16 bits"),
@@ -50,6 +55,14 @@ RECORDS = (
         version="1.31.1",
         call="quant_utils.compute_scale_zp (groups: compute_scale_zp_blocked) -> QuantizeLinear, CPU",
         sources=(("kernel", "QuantizeLinear of the CPU provider; measured"), *_TOOL_SOURCES),
+        refused_dtypes=(
+            ("bfloat16", "data type <class 'ml_dtypes.bfloat16'> not inexact"),
+            (
+                "float64",
+                "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model. Type Error: Type "
+                "'tensor(double)' of input parameter (x) of operator (QuantizeLinear) in node () is invalid.",
+            ),
+        ),
         **_ONNX,
     ),
     Convention.of(
@@ -59,6 +72,6 @@ RECORDS = (
         call="onnxruntime's scale and zero_point -> QuantizeLinear of onnx.reference",
         cast="int32",
         sources=(("kernel", "onnx/reference/ops/op_quantize_linear.py:83-97; measured"), *_TOOL_SOURCES),
-        **_ONNX,
+        **_ONNX | {"variants": (*_ONNX["variants"], *own_dtype("coding_dtype"))},
     ),
 )

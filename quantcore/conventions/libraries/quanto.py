@@ -1,6 +1,53 @@
 """Records of optimum-quanto. Measured: see `quantcore.conventions`."""
 
-from quantcore.conventions.record import CHANNEL, TENSOR, Convention, Limit
+from typing import Any
+
+from quantcore.conventions.record import (
+    CHANNEL,
+    FLOATS,
+    GROUP,
+    HALF,
+    IN_OWN_DTYPE,
+    TENSOR,
+    Convention,
+    Limit,
+    own_dtype,
+)
+
+_OWN_DTYPE = own_dtype(*IN_OWN_DTYPE, dtypes=(*HALF, "float64"))
+_OPTIMIZERS = "optimum/quanto/tensor/optimizers"
+
+
+def _affine(name: str, zeropoint: bool, **choices: Any) -> Convention:
+    return Convention.of(
+        name,
+        library="optimum-quanto",
+        version="0.2.7",
+        call=f"MaxOptimizer(zeropoint={zeropoint}) -> quantize_weight(qint4 or qint2, axis=0)",
+        preset_only=True,
+        nan="undefined",
+        zero_in_range="no",
+        range_overflow="infinite",
+        eps=0.0,
+        eps_replacement=0.0,
+        variants=_OWN_DTYPE,
+        limits=(
+            Limit("kind", ("unsigned asymmetric",), "supports unsigned asymmetric codes only"),
+            Limit("bits", (2, 4), "supports 2 and 4 bits (qint2, qint4)"),
+            Limit("narrow", (False,), "uses every code"),
+            Limit("granularity", (CHANNEL, GROUP), "uses one scale per row, or per group within a row"),
+            Limit("channel_axis", (0,), "with axis=0 uses one scale per row, with channels along axis 0"),
+            Limit("group_axis", (-1,), "with axis=0 groups consecutive elements, along the last axis"),
+            Limit("group_divides", (True,), "requires groups that divide the last axis"),
+        ),
+        sources=(
+            ("kernel", "optimum/quanto/library/quantize.py:70-77"),
+            ("zero_in_range", f"{_OPTIMIZERS}/max_optimizer.py:35"),
+            ("zero_point_form", f"{_OPTIMIZERS}/affine_optimizer.py:56-59"),
+        ),
+        **choices,
+    )
+
 
 PLACE = 7  # among the libraries, wherever they are listed
 RECORDS = (
@@ -11,6 +58,7 @@ RECORDS = (
         call="AbsmaxOptimizer -> quanto::quantize_symmetric",
         nan="zero",
         eps=0.0,
+        variants=_OWN_DTYPE,
         limits=(
             Limit("kind", ("signed symmetric",), "supports signed symmetric codes only"),
             Limit("bits", (2, 4, 8), "supports 2, 4 and 8 bits (qint2, qint4, qint8)"),
@@ -26,7 +74,23 @@ RECORDS = (
         ),
         sources=(
             ("kernel", "optimum/quanto/library/quantize.py:40-60; measured"),
-            ("symmetric_scale", "optimum/quanto/tensor/optimizers/absmax_optimizer.py:30-38"),
+            ("symmetric_scale", f"{_OPTIMIZERS}/absmax_optimizer.py:30-38"),
         ),
+    ),
+    # the float shift is -min
+    _affine("quanto.affine", False, kernel="H", zero_point_form="min"),
+    _affine("quanto.zero_point", True, nan_zero_point="zero"),
+    Convention.of(
+        "quanto.float8",
+        library="optimum-quanto",
+        version="0.2.7",
+        call="AbsmaxOptimizer -> quantize_weight(qfloat8_e4m3fn, axis=0)",
+        variants=_OWN_DTYPE,
+        limits=(Limit("channel_axis", (0, -1), "supports channels along the first or the last axis only"),),
+        sources=(
+            ("kernel", "optimum/quanto/library/quantize.py:51"),
+            ("symmetric_scale", f"{_OPTIMIZERS}/absmax_optimizer.py:30-38"),
+        ),
+        **FLOATS,
     ),
 )

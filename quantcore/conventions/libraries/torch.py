@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.record import CHANNEL, FLOAT32_EPS, TENSOR, Convention, Limit
+from quantcore.conventions.record import CHANNEL, FLOAT32_EPS, HALF, TENSOR, Convention, Limit, own_dtype
 
 _OBSERVERS = (
     ("symmetric_scale", "torch/ao/quantization/observer.py:386"),
@@ -26,6 +26,13 @@ _QINT8 = (
     Limit("narrow", (False,), "clamps to the full range of qint8 and quint8"),
 )
 
+
+
+def _refused(words: str) -> tuple[tuple[str, str], ...]:
+    names = {"bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}
+    return tuple((dtype, words.format(name)) for dtype, name in names.items())
+
+
 PLACE = 1  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
@@ -33,7 +40,12 @@ RECORDS = (
         call="MinMaxObserver or PerChannelMinMaxObserver -> fake_quantize_per_tensor/channel_affine",
         kernel="B",
         nan="qmin",
-        variants=((CHANNEL, "cast", "int64"),),
+        variants=(
+            (CHANNEL, "cast", "int64"),
+            *own_dtype("value_dtype", dtypes=(*HALF, "float64")),
+            # per tensor, its kernel rounds the product to float32
+            *own_dtype("coding_dtype", "decoding_dtype", dtypes=("float64",), at=CHANNEL),
+        ),
         limits=(
             Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel scales"),
             Limit("bits", (2, 3, 4, 5, 6, 7, 8, 16), "has observers for up to 8 bits and for 16 bits"),
@@ -50,6 +62,7 @@ RECORDS = (
         call="MinMaxObserver -> torch.quantize_per_tensor",
         kernel="E",
         nan="qmax",
+        refused_dtypes=_refused("Quantize only works on Float Tensor, got {}"),
         limits=(Limit("granularity", (TENSOR,), "uses one scale for the whole tensor"), *_QINT8),
         sources=(("kernel", "FBGEMM, fused multiply-add; measured on x86-64, sizes 1 to 64"), *_OBSERVERS),
         **_TORCH,
@@ -59,6 +72,7 @@ RECORDS = (
         call="PerChannelMinMaxObserver -> torch.quantize_per_channel",
         kernel="D",
         nan="zero",
+        refused_dtypes=_refused("quantize_tensor_per_channel_affine expects a Float Tensor, got {}"),
         limits=(Limit("granularity", (CHANNEL,), "uses one scale per channel"), *_QINT8),
         sources=(("kernel", "measured, every memory layout"), *_OBSERVERS),
         **_TORCH,

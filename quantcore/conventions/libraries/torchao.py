@@ -4,17 +4,21 @@ from typing import Any
 
 from quantcore.conventions.record import (
     BOXES,
+    CHANNEL,
     DIVIDES_AXIS,
-    EACH_ROW,
     EIGHT_BITS,
     FLAT,
     FLOAT32_EPS,
     FLOAT32_TINY,
     FLOATS,
+    GROUP,
+    IN_OWN_DTYPE,
     ROW_GROUPS,
     SIGNED_SYMMETRIC,
+    TENSOR,
     Convention,
     Limit,
+    own_dtype,
 )
 
 _MORE_THAN_ONE = Limit(
@@ -32,6 +36,13 @@ _TORCHAO: dict[str, Any] = {
     "range_overflow": "infinite",
     "eps": FLOAT32_TINY,
     "eps_replacement": FLOAT32_TINY,
+    # float16's smallest normal number
+    "variants": (
+        *own_dtype(*IN_OWN_DTYPE),
+        ("float16", "eps", 2.0**-14),
+        ("float16", "eps_replacement", 2.0**-14),
+    ),
+    "refused_dtypes": (("float64", "Unsupported input dtype: torch.float64"),),
     "limits": (BOXES, DIVIDES_AXIS, _MORE_THAN_ONE),
     "sources": (
         ("kernel", "torchao/quantization/quant_primitives.py:491; measured"),
@@ -59,6 +70,8 @@ def _mx(mode: str, rule: str, **choices: Any) -> Convention:
             ("e8m0_min_as", f"{_MX}:348-359"),
         ),
         limits=ROW_GROUPS,
+        variants=own_dtype("decoding_dtype", "value_dtype", dtypes=("bfloat16",)),
+        refused_dtypes=(("float16", "torch.float16 is not supported yet"),),
         **{**_FLOATS, "e8m0_min_as": 2.0**-126, **choices},
     )
 
@@ -86,6 +99,7 @@ RECORDS = (
             ("symmetric_scale", "torchao/quantization/quant_primitives.py:2262-2270"),
             ("kernel", "torchao/quantization/quant_primitives.py:2354"),
         ),
+        variants=own_dtype("scale_precision", "value_dtype"),
         **_FLOATS,
     ),
     _mx("FLOOR", "power_floor"),
@@ -106,6 +120,8 @@ RECORDS = (
             ("nan_replacement", "measured: the bits of a quiet NaN, shifted"),
         ),
         limits=ROW_GROUPS,
+        variants=own_dtype("value_dtype", dtypes=("bfloat16",)),
+        refused_dtypes=(("float16", "torch.float16 not supported"),),
         **_FLOATS,
     ),
     Convention.of(
@@ -162,11 +178,19 @@ RECORDS = (
         range_overflow="infinite",
         eps=FLOAT32_EPS,
         eps_replacement=FLOAT32_EPS,
+        variants=own_dtype("scale_precision", "value_dtype"),
         limits=(
             SIGNED_SYMMETRIC,
             EIGHT_BITS,
-            *EACH_ROW,
-            Limit("channel_rank", (2,), "quantizes the weights of linear layers, which have two axes"),
+            Limit(
+                "granularity",
+                (TENSOR, CHANNEL, GROUP),
+                "uses one scale per row, per group within a row, or one in all",
+            ),
+            Limit("channel_axis", (0,), "uses one scale per row, with channels along axis 0"),
+            Limit("group_axis", (-1,), "groups along the last axis only"),
+            Limit("group_divides", (True,), "requires groups that divide the last axis"),
+            Limit("rank", (2,), "quantizes the weights of linear layers, which have two axes"),
         ),
         sources=(("eps", "torchao's Int8Tensor.from_hp, eps of float32; measured"),),
     ),

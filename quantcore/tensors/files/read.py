@@ -16,7 +16,14 @@ import re
 from collections.abc import Sequence
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, Float32Array, TensorInfo, check_size, to_float32
+from quantcore.tensors.files.entries import (
+    Entry,
+    Float32Array,
+    TensorInfo,
+    check_many,
+    check_size,
+    to_float32,
+)
 from quantcore.tensors.files.image_files import open_image
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, open_npy, open_npz
 from quantcore.tensors.files.safetensors_files import open_safetensors
@@ -50,6 +57,11 @@ def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) ->
         data: the content of the file.
         name: its name; the extension decides the format.
         limit: the maximum size in bytes of the file, and of all its tensors once unpacked.
+
+    >>> import quantcore as qc
+    >>> data = qc.export.to_npz(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> [(tensor.name, tensor.shape) for tensor in list_tensors(data, "weights.npz")][:3]
+    [('x', (3,)), ('codes', (3,)), ('scale', (1,))]
 
     Raises:
         QuantError: the file can't be read; the message says why and what to do.
@@ -93,6 +105,11 @@ def read_tensor(
         tensor: which one, by its name in `list_tensors`; required if the file contains several.
         limit: the maximum size in bytes of the file, and of the tensor as float32.
 
+    >>> import quantcore as qc
+    >>> data = qc.export.to_npz(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> read_tensor(data, "weights.npz", "codes")
+    array([ 2., -3.,  7.], dtype=float32)
+
     Raises:
         QuantError: the file or the tensor can't be read, or does not contain real numbers within float32.
     """
@@ -124,6 +141,7 @@ def _open(data: bytes | memoryview, name: str, limit: int) -> dict[str, Entry]:
         entries = open_text(view, name)
     if not entries:
         raise QuantError(f"{short(name)} contains no tensor; save at least one.")
+    check_many(len(entries), name)
     return entries
 
 

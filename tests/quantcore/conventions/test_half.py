@@ -4,50 +4,7 @@ import half_cases as half
 import pytest
 
 # not yet as recorded: (library, variant, dtype)
-OPEN = {
-    ("bitsandbytes", "4bit", "bfloat16"),
-    ("bitsandbytes", "4bit", "float16"),
-    ("bitsandbytes", "4bit", "float64"),
-    ("brevitas", "weight", "bfloat16"),
-    ("brevitas", "weight", "float16"),
-    ("brevitas", "weight", "float64"),
-    ("compressed-tensors", "fp8", "bfloat16"),
-    ("compressed-tensors", "fp8", "float16"),
-    ("compressed-tensors", "fp8", "float64"),
-    ("compressed-tensors", "int", "bfloat16"),
-    ("compressed-tensors", "int", "float16"),
-    ("compressed-tensors", "int", "float64"),
-    ("hqq", "noopt", "float64"),
-    ("onnx", "reference", "bfloat16"),
-    ("onnx", "reference", "float16"),
-    ("onnxruntime", "tool+kernel", "bfloat16"),
-    ("onnxruntime", "tool+kernel", "float16"),
-    ("onnxruntime", "tool+kernel", "float64"),
-    ("optimum-quanto", "symmetric", "bfloat16"),
-    ("optimum-quanto", "symmetric", "float16"),
-    ("optimum-quanto", "symmetric", "float64"),
-    ("torch", "fake_quantize", "bfloat16"),
-    ("torch", "fake_quantize", "float16"),
-    ("torch", "fake_quantize", "float64"),
-    ("torch", "quantize", "bfloat16"),
-    ("torch", "quantize", "float16"),
-    ("torch", "quantize", "float64"),
-    ("torchao", "Float8WeightOnlyConfig", "bfloat16"),
-    ("torchao", "Float8WeightOnlyConfig", "float16"),
-    ("torchao", "Int8WeightOnlyConfig", "bfloat16"),
-    ("torchao", "Int8WeightOnlyConfig", "float16"),
-    ("torchao", "IntxWeightOnlyConfig", "bfloat16"),
-    ("torchao", "IntxWeightOnlyConfig", "float16"),
-    ("torchao", "affine", "bfloat16"),
-    ("torchao", "affine", "float16"),
-    ("torchao", "affine", "float64"),
-    ("torchao", "float8", "bfloat16"),
-    ("torchao", "float8", "float16"),
-    ("torchao", "mx", "bfloat16"),
-    ("torchao", "mx", "float16"),
-    ("torchao", "nvfp4", "bfloat16"),
-    ("torchao", "nvfp4", "float16"),
-}
+OPEN = {("bitsandbytes", "4bit", "bfloat16")}
 
 
 def kind_of(case):
