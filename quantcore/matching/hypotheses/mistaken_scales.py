@@ -22,12 +22,7 @@ from quantcore.granularity import (
     grid_shape,
     to_blocks,
 )
-from quantcore.matching.hypotheses.corruption import (
-    Corruption,
-    Kinds,
-    changed,
-    program_of,
-)
+from quantcore.matching.hypotheses.corruption import Corruption, changed
 from quantcore.matching.hypotheses.sample import (
     Sample,
     Source,
@@ -36,6 +31,7 @@ from quantcore.matching.hypotheses.sample import (
     write_given,
 )
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, GivenCodes, Hypothesis, SearchTask
+from quantcore.mistakes import Kinds, program_of
 from quantcore.qparams import BlockErrors, QParams, parameters
 from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme

@@ -21,8 +21,9 @@ from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Convention
 from quantcore.expressions import run
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_bounds, block_shape, cells_of, grid_shape
-from quantcore.matching.hypotheses.corruption import Kinds, before_clamp, of_blocks, program_of
+from quantcore.matching.hypotheses.corruption import of_blocks
 from quantcore.matching.inputs import on_grid
+from quantcore.mistakes import Kinds, before_clamp, program_of
 from quantcore.qparams import QParams, parameters
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme

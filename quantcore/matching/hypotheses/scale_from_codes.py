@@ -15,9 +15,10 @@ from torch import Tensor
 
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
-from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
+from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, changed
 from quantcore.matching.hypotheses.sample import always_the_same, write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, GivenCodes, Hypothesis
+from quantcore.mistakes import Kinds
 from quantcore.scheme import Scheme
 
 Values = npt.NDArray[np.float64]
