@@ -1,8 +1,8 @@
 """What is wrong with a result or could be better, with this tensor's numbers and a scheme that fixes it.
 
-A kind of finding is one function ``kind(context) -> Iterator[Finding]`` in one of `_MODULES`, whose decorator says all
-that is known about the kind; `KINDS` has them by name. A scheme is proposed only after it was computed on the same
-tensor and was better.
+A kind of finding is one function ``kind(context) -> Iterator[Finding]`` in one of `_MODULES`, whose decorator
+says all that is known about the kind; `KINDS` has them by name. A scheme is proposed only after it was
+computed on the same tensor and was better.
 """
 
 import math

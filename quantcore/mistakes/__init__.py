@@ -1,7 +1,7 @@
-"""The usual mistakes of quantizers: what they do to scale, zero point, codes and values, and code that makes them.
+"""The usual mistakes of quantizers: what they do to numbers, and code that makes them.
 
-`MISTAKES` has one record each. `CASES` are quantizers that make one, each with its fix: run both on the same tensor and
-find the wrong cells.
+`MISTAKES` has one record each. `CASES` are quantizers that make one, each with its fix: run both on the same
+tensor and find the wrong cells.
 
 >>> from quantcore.mistakes import CASES, compare
 >>> compare(CASES["cast-without-clamp"]).wrong_cells.sum().item()

@@ -1,4 +1,4 @@
-"""How an element becomes a code where mistakes are made: the program of its code, with a choice or a line changed."""
+"""How an element becomes a code where mistakes are made: its program, with choices or lines changed."""
 
 import dataclasses
 from functools import lru_cache
@@ -19,8 +19,8 @@ Kinds = tuple[str, ...]  # keys of `IN_CODES`
 def program_of(coding: CodingStage, kinds: Kinds = (), fmt: IntFormat = INT8) -> Program:
     """Return how an element becomes a code where these mistakes are made; ``fmt``: for what follows v alone.
 
-    It starts from x, s and z; from 1/s too, where the library stores it; and from s8, the scale of x in int8, if x is
-    quantized twice.
+    It starts from x, s and z; from 1/s too, where the library stores it; and from s8, the scale of x in int8,
+    if x is quantized twice.
     """
     mistakes = [IN_CODES[kind] for kind in kinds]
     for mistake in mistakes:

@@ -1,7 +1,8 @@
 """What can go wrong between a library and the reader of its codes, and mistakes in computing them.
 
-A `Corruption` says how codes differ from those of a scheme: mistakes in the arithmetic, then what was done to the
-stored integers. The latter is undone before anything is compared, so codes always have the axes of the original.
+A `Corruption` says how codes differ from those of a scheme: mistakes in the arithmetic, then what was done to
+the stored integers. The latter is undone before anything is compared, so codes always have the axes of the
+original.
 """
 
 import dataclasses
@@ -39,7 +40,9 @@ class Transposed:
     @property
     def told(self) -> str:
         """The beginning of an answer."""
-        return f"The {'codes are' if len(self.order) == 2 else 'axes of the codes are'} {self}".replace("axes permuted", "permuted")
+        if len(self.order) == 2:
+            return f"The codes are {self}"
+        return f"The axes of the codes are {self}".replace("axes permuted", "permuted")
 
     def __str__(self) -> str:
         return "transposed" if len(self.order) == 2 else f"axes permuted to {self.order}"
@@ -82,7 +85,8 @@ def _of(stage: Stage, *searches: str) -> list[str]:
     return [kind for kind in every if not searches or IN_CODES[kind].search in searches]
 
 
-# Those after the arithmetic, with the zero_point, and in the range, which are part of the scheme's range setting
+# Those after the arithmetic, with the zero_point, and in the range, which are part of the scheme's range
+# setting
 OVERFLOWS, ZERO_POINTS, RANGES = (frozenset(_of(stage)) for stage in ("overflow", "zero point", "range"))
 # What a cast does: rules that differ only in ties change too few codes to be told apart from another mistake
 _CASTS = [kind for kind in _of("rounding") if not IN_CODES[kind].choices["rounding"].startswith("half")]
@@ -195,7 +199,7 @@ class ElementInputs:
         )
 
     def of(self, name: str) -> Tensor:
-        """Return a result: "s" and "z" as they are used, "u" is what is rounded, "v" the code before the clamp."""
+        """Return a result: s, z as they are used; u, which is rounded; v, the code before the clamp."""
         found: Tensor = self.program.write(name, self.numbers, torch.empty_like(self.numbers["x"]))
         return found
 
@@ -219,7 +223,9 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
     return codes.nan_to_num(0).to(torch.int32 if "unclamped" in kinds else fmt.dtype)
 
 
-def element_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> ElementInputs:
+def element_inputs(
+    x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE
+) -> ElementInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
     coding, kinds = scheme.rules.coding, corruption.computed
     kernel, program = KERNELS[coding.kernel], program_of(coding, kinds)

@@ -44,9 +44,9 @@ Parameters = tuple[Tensor, Tensor]
 class Sample:
     """Sampled blocks and elements, for granularities of one kind.
 
-    ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks): one per
-    element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its grid;
-    ``schemes``: a cache for `scoring`.
+    ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks):
+    one per element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its
+    grid; ``schemes``: a cache for `scoring`.
     """
 
     granularities: tuple[Granularity, ...]
@@ -221,7 +221,7 @@ def swapped_axes(x: Tensor) -> list[Source]:
 def with_given_scale(
     x: Tensor, codes: Tensor, scale: Tensor, zero_point: Tensor | None, searched: list[Granularity]
 ) -> list[Source]:
-    """Return the granularities that a given scale fits, with the given zero_point (of either sign) or an inferred one.
+    """Return the granularities that a given scale fits, with the given zero_point or an inferred one.
 
     ``codes``: on the axes of x, as int64.
     """
@@ -244,7 +244,7 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
 
 
 def write_given(scale: Tensor, zero_point: Tensor) -> Given:
-    """Return the setting with these parameters, plain numbers for one block; they read back as the same float32."""
+    """Return the setting with these parameters; as text, it reads back as the same float32."""
     s, z = (p.reshape(()) if p.numel() == 1 else p for p in (scale, zero_point.to(torch.int64)))
     return Given(s.numpy().astype(str).astype(np.float64), z)
 

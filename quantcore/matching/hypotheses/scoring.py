@@ -34,7 +34,7 @@ _INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
 
 @dataclass(frozen=True, eq=False)
 class GivenCodes:
-    """The given codes with a corruption undone, on the axes of the original, and the formats they may have."""
+    """Given codes with a corruption undone, on the axes of the original, and the formats they may have."""
 
     corruption: Corruption
     codes: Tensor
