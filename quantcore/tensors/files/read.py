@@ -16,7 +16,14 @@ import re
 from collections.abc import Sequence
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, Float32Array, TensorInfo, check_size, to_float32
+from quantcore.tensors.files.entries import (
+    Entry,
+    Float32Array,
+    TensorInfo,
+    check_many,
+    check_size,
+    to_float32,
+)
 from quantcore.tensors.files.image_files import open_image
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, open_npy, open_npz
 from quantcore.tensors.files.safetensors_files import open_safetensors
@@ -76,6 +83,11 @@ def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
 
     In many files, biases, indices and counters come before the weights. If there is no such tensor, the first
     with a floating dtype is returned; failing that, the first. Tensors without elements come last.
+
+    >>> import quantcore as qc
+    >>> data = qc.export.to_npz(qc.apply([[0.5, -1.0]], qc.Scheme(qc.INT4)))
+    >>> first_weight(qc.tensors.list_tensors(data, "weights.npz")).name
+    'x'
     """
 
     def order(info: TensorInfo) -> tuple[bool, bool, bool]:
@@ -134,6 +146,7 @@ def _open(data: bytes | memoryview, name: str, limit: int) -> dict[str, Entry]:
         entries = open_text(view, name)
     if not entries:
         raise QuantError(f"{short(name)} contains no tensor; save at least one.")
+    check_many(len(entries), name)
     return entries
 
 
