@@ -55,7 +55,7 @@ class CodeReading:
             return "No quantizer could be followed to its codes, because some lines are not evaluated."
         if not self.lines_of_quantizers:
             steps = "no steps that divide a tensor by a scale and then round it were found"
-        return f"No quantizer is recognized: {steps}."
+            return f"No quantizer is recognized: {steps}."
         checked = "; ".join(self.recognized)
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
