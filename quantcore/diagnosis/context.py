@@ -223,7 +223,7 @@ class Context:
         return Alternative(scheme, sqnr(result), bits_per_element(result.computed, self.shape))
 
     def storage_of(self, scheme: Scheme) -> float:
-        """Return bits per element of a scheme; infinite if it does not fit the shape, or its library refuses it."""
+        """Return bits per element of a scheme; infinite if it does not fit x, or its library refuses it."""
         try:
             return bits_per_element(scheme.in_dtype(self.result.dtype), self.shape)
         except QuantError:

@@ -24,7 +24,7 @@ Find = Callable[[Context], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class FindingExample:
-    """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme; ``dtype``: of x."""
+    """``tensor``: numbers as text, or a generator's settings; ``scheme``: as text; ``dtype``: of x."""
 
     title: str
     tensor: str | Generated
