@@ -57,8 +57,12 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
     _raise_short_block(params.scale, scheme, blocks)
     _check_scale(params.scale, rules)
     if isinstance(setting, HalfQuadratic):
-        return replace(params, zero_point=_half_quadratic(x, params, setting, scheme, blocks))
-    return params
+        params = replace(params, zero_point=_half_quadratic(x, params, setting, scheme, blocks))
+    stored: torch.dtype = getattr(torch, rules.zero_point.zero_point_dtype)
+    if stored == torch.float32 or scheme.symmetric:
+        return params
+    cast = params.zero_point.to(stored).to(torch.float32)
+    return replace(params, zero_point=cast, coded_zero=params.zero_point)
 
 
 def check_stored(params: QParams, scheme: Scheme) -> None:

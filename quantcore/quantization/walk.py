@@ -56,6 +56,8 @@ def coded_with(params: QParams, scheme: Scheme) -> tuple[Tensor, Tensor]:
     """Return the scale and zero_point that codes are computed with: as stored, or before they are stored."""
     if params.coded is not None:
         return params.coded, params.zero_point
+    if params.coded_zero is not None:
+        return params.scale, params.coded_zero
     rules = scheme.rules
     if rules.storage.quantize_with != "raw" or params.raw is None:
         return params.scale, params.zero_point
