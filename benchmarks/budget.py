@@ -1,13 +1,15 @@
-"""What does not depend on how fast a machine is, against the table budget.json: memory, bytes to the browser, runs.
+"""What no machine's speed changes, against the table budget.json: memory, bytes to the browser, runs.
 
     python benchmarks/budget.py [--only PART] [--rewrite] [--smallest]
 
-Copies: the extra peak of a process, in multiples of the tensor, for each step on 4096x4096 float32 and for the readers of
-checkpoints. Server: MB above rest, with twelve visitors and with a checkpoint, and how much of its memory a visitor's run
-takes who was admitted. Page: kB over the websocket for the first page and for a press of a key, the runs of a press, and
-the processor time of one in multiples of a page with a slider and a line of text, measured beside.
+Copies: the extra peak of a process, in multiples of the tensor, for each step on 4096x4096 float32 and for
+the readers of checkpoints. Server: MB above rest, with twelve visitors and with a checkpoint, and how much of
+its memory a visitor's run takes who was admitted. Page: kB over the websocket for the first page and for a
+press of a key, the runs of a press, and its processor time in multiples of a page with a slider and a line of
+text, measured beside.
 
-Prints what changed; exits with 1 if something is worse than its row allows. `--rewrite` puts what was measured into the table.
+Prints what changed; exits with 1 if something is worse than its row allows. `--rewrite` puts it into the
+table.
 """
 
 import argparse
@@ -37,12 +39,12 @@ SHAPE = sized((4096, 4096), (1024, 1024))
 STEPS = ("apply", "report", "errors_of", "map", "diagnose")
 SCHEMES = ("int8", "int4 per_group(128)", "e4m3fn")
 WORK_GB = 0.2
-# MB that no table may allow: 1.3 times what is admitted, and 1.3 GB for twelve tensors with the 0.4 GB of the server itself
+# MB that no table may allow: 1.3 times what is admitted, and 1.3 GB for twelve tensors with the server's 0.4
 LIMITS = {"MB: twelve": 900.0, "MB: admitted": 1.3e3 * WORK_GB, "MB: refused": 40.0}
 # links of tensors just small enough for a budget of 0.2 GB, and of one that is too large
 ADMITTED = ("?shape=4096x3300&seed=1", "ranges?shape=4096x5000&seed=2", "libraries?shape=2048x4500&seed=3")
 REFUSED = tuple(f"{page}?shape=4096x14336" for page in ("", "ranges", "schemes", "libraries"))
-# a page with a slider and a line of text; as in the app, what is loaded is exempt from the collection after each run
+# a page with a slider and a line of text; as in the app, what is loaded is exempt from later collections
 FLOOR = """
 import gc
 import streamlit as st
@@ -93,7 +95,7 @@ def steps(text: str) -> Found:
 
     def walk(shape: tuple[int, int]) -> Found:
         x = torch.empty(shape).normal_(generator=torch.Generator().manual_seed(0))
-        x[:, 1] *= 20  # a channel that sets the scale: the finding that looks at it is the one that takes most
+        x[:, 1] *= 20  # a channel that sets the scale: the finding that looks at it takes most
         scheme = qc.Scheme.parse(text)
         result = qc.apply(x, scheme)
         report = qc.report(result)
@@ -116,13 +118,14 @@ def copies() -> Found:
     """Return the copies of the tensor for every step and scheme."""
     found: Found = {}
     for text in SCHEMES:
-        run = subprocess.run([sys.executable, __file__, "--steps", text], check=True, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, __file__, "--steps", text]
+        run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found |= json.loads(run.stdout)
     return found
 
 
 def readers() -> Found:
-    """Return the extra memory of the readers of checkpoints, in multiples of the values, as benchmarks/checkpoints.py does."""
+    """Return the extra memory of readers of checkpoints, in multiples of the values, as checkpoints.py."""
     from benchmarks import checkpoints
 
     found: Found = {}
@@ -132,7 +135,7 @@ def readers() -> Found:
 
 
 async def above_rest(server: Server, links: list[str], refused: bool = False) -> float:
-    """Open pages at once, each in a session of its own; return the MB of the server's peak above what it took before.
+    """Open pages at once, each in a session of its own; return the MB of the server's peak above before.
 
     Args:
         refused: whether each page must say that it is too large; otherwise none may, but about findings.
@@ -161,7 +164,7 @@ async def above_rest(server: Server, links: list[str], refused: bool = False) ->
 
 
 def memory() -> Found:
-    """Return the MB that the server takes: for twelve visitors, for what is admitted, and for what is refused."""
+    """Return the MB that the server takes for twelve visitors, for what is admitted, and what is refused."""
     found: Found = {}
     shape, many = sized("4096x14336", "1024x1280"), sized(12, 3)
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
@@ -181,14 +184,17 @@ def memory() -> Found:
         ):
             asyncio.run(above_rest(server, [f"{link.partition('?')[0]}?shape=8x8"]))  # imports
             found[f"MB: admitted to 200, {page}"] = asyncio.run(above_rest(server, [link]))
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder), QUANTSCOPE_WORK_GB=str(WORK_GB)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serve(Path(folder), QUANTSCOPE_WORK_GB=str(WORK_GB)) as server,
+    ):
         asyncio.run(above_rest(server, [link.partition("?")[0] + "?shape=8x8" for link in REFUSED]))
         found["MB: refused"] = asyncio.run(above_rest(server, list(REFUSED), refused=True))
     return found
 
 
 def page() -> Found:
-    """Return the kB of a first page and of a press, the runs of a press, and its processor time over that of a floor."""
+    """Return the kB of a first page and a press, a press's runs, and its processor time over a floor's."""
 
     async def press(host: str, query: str) -> tuple[float, float]:
         async with Visitor(host, "", query) as visitor:
@@ -213,7 +219,8 @@ def page() -> Found:
                 runs = server.look_inside()["runs"][before + 1 :]
             times[name] = statistics.median(runs)
             if name == "page":
-                found |= {"kB: first page": first, "kB: a press": each, "runs of a press": len(runs) / PRESSES}
+                found |= {"kB: first page": first, "kB: a press": each}
+                found["runs of a press"] = len(runs) / PRESSES
     return found | {"processor time of a press, in floors": times["page"] / times["floor"]}
 
 
@@ -221,7 +228,7 @@ PARTS: dict[str, Callable[[], Found]] = {"copies": copies, "readers": readers, "
 
 
 def compare(found: Found, table: dict[str, dict[str, float]]) -> list[str]:
-    """Print what was measured beside the table; return the rows that are worse than allowed, or that the table lacks."""
+    """Print what was measured beside the table; return rows that are worse than allowed, or that it lacks."""
     worse = []
     print("| what | measured | table | allowed |\n|---|---:|---:|---:|")
     for name, value in found.items():
@@ -236,19 +243,21 @@ def compare(found: Found, table: dict[str, dict[str, float]]) -> list[str]:
 
 
 def rows(found: Found, table: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the table with what was measured; a new row allows a tenth more, and at least what repeated runs differ by."""
+    """Return the table with what was measured; a new row allows a tenth more, or what runs differ by."""
     least = {"copies": 0.1, "MB": 40.0, "kB": 1.0, "runs": 0.0, "processor": 1.5}
     new = dict(table)
     for name, value in found.items():
         smallest = next(each for start, each in least.items() if name.startswith(start))
-        allowed = table[name]["worse"] if name in table else round(max(0.1 * value if smallest else 0.0, smallest), 2)
+        usual = round(max(0.1 * value if smallest else 0.0, smallest), 2)
+        allowed = table[name]["worse"] if name in table else usual
         new[name] = {"value": round(value, 3), "worse": allowed}
     return new
 
 
 def main() -> int:
     """Return 1 if something is worse than allowed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--only", choices=PARTS, help="measure one part")
     parser.add_argument("--rewrite", action="store_true", help="put what was measured into the table")
     parser.add_argument("--steps", metavar="SCHEME", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Reading checkpoints against copying their values, and against the libraries: python benchmarks/checkpoints.py
+"""Reading checkpoints against copying their values, and the libraries: python benchmarks/checkpoints.py
 
 For each format, a release with one 4096 x 4096 weight and random codes, on one thread; the files are in the
 page cache. Each row opens the release, reads the weight and dequantizes it: quantcore into a reused tensor
@@ -222,8 +222,8 @@ def row(name: str, folder: Path, release: Release, sources: Path | None) -> bool
     budget = PLAIN_BUDGET if name.startswith("plain") else BUDGET
     other = f"{ratios['library']:.1f}" if theirs else "not installed"
     print(
-        f"| {name} | {times['reused'] * 1e3:.0f} | {ratios['reused']:.1f} | {ratios['fresh']:.1f} | {other} | "
-        f"{memory:.2f} | {verdict(ratios['reused'], budget)} |"
+        f"| {name} | {times['reused'] * 1e3:.0f} | {ratios['reused']:.1f} | {ratios['fresh']:.1f} | {other} "
+        f"| {memory:.2f} | {verdict(ratios['reused'], budget)} |"
     )
     slower = theirs is not None and ratios["fresh"] > ratios["library"]
     return ratios["reused"] <= budget and memory <= MEMORY_BUDGET and not slower

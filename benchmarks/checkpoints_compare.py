@@ -164,9 +164,11 @@ def child(original: str, quantized: str, threads: int, stop: float, record: str)
     steps.close()
     took, worked = time.perf_counter() - began, time.process_time() - at_work
     print(json.dumps({
-        "first": first, "took": took, "worked": worked, "memory": peak - before, "state": step.state.as_dict(),
+        "first": first, "took": took, "worked": worked, "memory": peak - before,
+        "state": step.state.as_dict(),
         "permuted": sum(result.order != "as stored" for result in comparison.results(step.state)),
-        "packed": sum(tensor.num_bytes for tensor in comparison.other.tensors.values()), "total": comparison.total,
+        "packed": sum(tensor.num_bytes for tensor in comparison.other.tensors.values()),
+        "total": comparison.total,
     }))  # fmt: skip
 
 
@@ -197,9 +199,9 @@ def main() -> int:
         over = rate < RATE or one["first"] > FIRST or one["memory"] > MEMORY or not same
         failed |= over
         print(
-            f"| {name}, {one['packed'] / 1e9:.2f} GB, {one['permuted']} permuted | {rate:.0f} MB/s ({both:.0f}) | "
-            f"{fast:.0f} MB/s | {one['first']:.2f} s | {one['memory']:.0f} MB | {'equal' if same else 'DIFFERENT'} |"
-            + (" over budget" if over else "")
+            f"| {name}, {one['packed'] / 1e9:.2f} GB, {one['permuted']} permuted | {rate:.0f} MB/s "
+            f"({both:.0f}) | {fast:.0f} MB/s | {one['first']:.2f} s | {one['memory']:.0f} MB | "
+            f"{'equal' if same else 'DIFFERENT'} |" + (" over budget" if over else "")
         )
     return int(failed)
 

@@ -1,4 +1,4 @@
-"""Reading GGUF tensors against copying their values, and against the gguf package: python benchmarks/checkpoints_gguf.py
+"""Reading GGUF tensors against copying their values, and the gguf package: benchmarks/checkpoints_gguf.py
 
 For each block type, a file with one tensor of 4096 x 4096 elements and random bytes, on one thread; the file
 is in the page cache. Each row opens the file, reads the tensor and dequantizes it into a new tensor, as the
@@ -80,7 +80,8 @@ def rows(folder: Path, unit: Case) -> Iterator[tuple[str, bool]]:
         ratio, most = times["ours"] / copy, peak(path)
         other = f"{times['theirs'] / copy:.1f}" if theirs else "not supported"
         yield (
-            f"| {kind.name} | {times['ours'] * 1e3:.0f} | {ratio:.1f} | {verdict(ratio, budget)} | {other} | {most / 1e6:.1f} |",
+            f"| {kind.name} | {times['ours'] * 1e3:.0f} | {ratio:.1f} | {verdict(ratio, budget)} | {other} | "
+            f"{most / 1e6:.1f} |",
             ratio <= budget and times["ours"] <= times.get("theirs", np.inf) and most <= MEMORY,
         )
         path.unlink()
@@ -92,7 +93,8 @@ def main() -> int:
     y = torch.empty_like(x)
     print(f"## Reading a GGUF tensor of {ROWS} x {COLUMNS}, one thread, {ROUNDS} rounds\n")
     print(
-        "| type | ms | copies | budget | gguf package, copies | peak beyond the values, MB |\n|---|---:|---:|---:|---:|---:|"
+        "| type | ms | copies | budget | gguf package, copies | peak beyond the values, MB "
+        "|\n|---|---:|---:|---:|---:|---:|"
     )
     good = True
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Reading releases that libraries wrote, against their own readers: python benchmarks/checkpoints_libraries.py
+"""Reading releases that libraries wrote, against their readers: python benchmarks/checkpoints_libraries.py
 
 Releases with one 4096 x 4096 weight, on one thread; the files are in the page cache. quantcore opens the
 release, reads the weight and dequantizes it, into a reused tensor and into a new one. The library loads the

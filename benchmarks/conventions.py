@@ -20,8 +20,15 @@ import quantcore as qc
 from benchmarks.smallest import sized
 
 SHAPE, ROUNDS, BUDGET = sized((4096, 4096), (128, 256)), sized(9, 1), 1.1
-SCHEMES = ["int8 per_tensor", "int8 per_channel(0)", "int8n per_channel(0)", "uint8 asymmetric per_channel(0)",
-           "uint8 asymmetric per_tensor", "int4 per_group(128)", "uint4 asymmetric per_group(128)"]  # fmt: skip
+SCHEMES = [
+    "int8 per_tensor",
+    "int8 per_channel(0)",
+    "int8n per_channel(0)",
+    "uint8 asymmetric per_channel(0)",
+    "uint8 asymmetric per_tensor",
+    "int4 per_group(128)",
+    "uint4 asymmetric per_group(128)",
+]
 
 
 def seconds(x: torch.Tensor, scheme: qc.Scheme, earlier: qc.Quantized) -> float:

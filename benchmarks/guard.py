@@ -1,4 +1,4 @@
-"""What the guard costs: the first guest of a server, a later one, and the same work without a process of its own.
+"""What the guard costs: the first guest of a server, a later one, and the same work in no process of its own.
 
     python benchmarks/guard.py [--times 20]
 
@@ -46,7 +46,8 @@ def _resident(pid: int) -> int:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--times", type=int, default=sized(20, 1))
     times = parser.parse_args().times
     file = io.BytesIO()

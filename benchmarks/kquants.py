@@ -48,7 +48,8 @@ def main() -> None:
     has_ggml = ggml_oracle.library_path() is not None
     print(f"{x.shape} float32, ns per element (budget {BUDGET})")
     print(
-        "| type | quantcore | ggml | ratio | with imatrix | ggml | ratio |\n|---|---:|---:|---:|---:|---:|---:|"
+        "| type | quantcore | ggml | ratio | with imatrix | ggml | ratio "
+        "|\n|---|---:|---:|---:|---:|---:|---:|"
     )
     for name in ggml_oracle.WEIGHTED:
         scheme, cells = qc.PRESETS[f"gguf.{name}"], []

@@ -118,7 +118,8 @@ def report(found: Found) -> bool:
         print(f"| {what} | {measured}{'' if kept else ', over budget'} | {budget} |")
     print("answers, s:", " ".join(f"{answer:.1f}" for answer in answers))
     print(
-        f"8×8 while alone: {max(found.waits[:ALONE]):.2f} s at most; during: {len(found.waits) - ALONE} changes"
+        f"8×8 while alone: {max(found.waits[:ALONE]):.2f} s at most; during: {len(found.waits) - ALONE} "
+        "changes"
     )
     print(f"memory before {found.before:,.0f} MB, after {found.after:,.0f} MB")
     print("messages:", *sorted(found.messages), sep="\n  ")

@@ -1,7 +1,7 @@
 """A class that moves sliders: how long each change takes when many visitors make changes at once.
 
     python benchmarks/load.py              30 sessions, one change per second each, on one process
-    python benchmarks/load.py --replicas   100 sessions, one change every 3 s each, on two processes behind nginx
+    python benchmarks/load.py --replicas   100 sessions, a change every 3 s each, on two behind nginx
 
 Each session opens Explore and moves the Bits slider at its own fixed times. The time of a change runs from
 the moment it is due to the end of its answer. A change that is due while the previous one is unanswered is
@@ -169,8 +169,9 @@ def main() -> int:
         one = asyncio.run(measure(host, Goal(1, 1.0), ALONE, processes))
         unit = one.quantile(50)
         print(
-            "| sessions | changes due per s | answered | p50, ms | p95, ms | p95 / one session's median | first run, ms "
-            "| cores of the servers | of the visitors |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+            "| sessions | changes due per s | answered | p50, ms | p95, ms | p95 / one session's median | "
+            "first run, ms | cores of the servers | of the visitors "
+            "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
         )
         print(row("1", one, unit, ALONE), flush=True)
         runs = []

@@ -1,4 +1,4 @@
-"""Time of every preset against copying the tensor, and against its library: python benchmarks/presets.py [name…]
+"""Time of every preset against copying the tensor, and its library: python benchmarks/presets.py [name…]
 
 4096 x 4096 float32, one thread. `known`: codes under parameters found before. `whole`: the range, the scales
 (and what they are quantized with) and the codes, into reused buffers; the budget is for `whole`. `back`:
@@ -156,8 +156,8 @@ def main(chosen: list[str]) -> int:
             failed |= int(slower)
         failed |= int(over)
         print(
-            f"| {preset} | {copies['known']} | {copies['whole']} | {budget:g}{' EXCEEDED' if over else ''} "
-            f"| {copies['back']} | {copies.get('library', '')} | {copies.get('library back', '')} | {share} |",
+            f"| {preset} | {copies['known']} | {copies['whole']} | {budget:g}{' EXCEEDED' if over else ''} | "
+            f"{copies['back']} | {copies.get('library', '')} | {copies.get('library back', '')} | {share} |",
             flush=True,
         )
     return failed

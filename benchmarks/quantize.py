@@ -34,7 +34,7 @@ Case = Callable[[], object]
 
 
 def quantcore_cases(x: torch.Tensor, buffer: torch.Tensor) -> tuple[dict[str, Case], dict[str, float]]:
-    """Every granularity, symmetric and asymmetric, with reused and fresh buffers; budgets of the reused ones."""
+    """Every granularity, symmetric and asymmetric, with reused and fresh buffers; budgets of the reused."""
     cases: dict[str, Case] = {}
     budgets = {}
     for granularity, bits in GRANULARITIES.items():
@@ -204,7 +204,8 @@ def memory_section() -> bool:
     """Print the table of peaks; return whether the budget is kept."""
     mb = 4 * MEMORY_SHAPE[0] * MEMORY_SHAPE[1] / 1e6
     print(
-        f"\n## Extra peak memory for {MEMORY_SHAPE[0]} x {MEMORY_SHAPE[1]} float32 ({mb:.0f} MB), in tensors\n"
+        f"\n## Extra peak memory for {MEMORY_SHAPE[0]} x {MEMORY_SHAPE[1]} float32 ({mb:.0f} MB), in "
+        "tensors\n"
     )
     print("| scheme | apply | and report | and maps | budget |\n|---|---:|---:|---:|---:|")
     kept = True

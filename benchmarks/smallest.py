@@ -1,4 +1,4 @@
-"""The option `--smallest` of every benchmark: the smallest size and one round, to see that it runs; its times say nothing."""
+"""The option `--smallest` of every benchmark: the smallest size and one round, to see that it runs."""
 
 import os
 import sys

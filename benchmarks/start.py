@@ -1,10 +1,11 @@
-"""From the start of `streamlit run app.py` to the first page, to every page warm, and the first visit to each page.
+"""From `streamlit run app.py` to the first page, to every page warm, and the first visit to each page.
 
     python benchmarks/start.py [--against OTHER_CHECKOUT] [--rounds 3]
 
-A visitor without a browser opens the first page as soon as the server answers; with another checkout, both are measured
-alternately. Then, in a server of its own per round, a visitor opens all pages one after another without waiting for the
-warm-up: the longest of these visits. Processor time is of the whole process, so other work beside it matters less.
+A visitor without a browser opens the first page as soon as the server answers; with another checkout, both
+are measured alternately. Then, in a server of its own per round, a visitor opens all pages one after another
+without waiting for the warm-up: the longest of these visits. Processor time is of the whole process, so other
+work beside it matters less.
 """
 
 import argparse

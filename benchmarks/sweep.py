@@ -108,7 +108,8 @@ def main() -> int:
     grows = (bytes_of[COUNT] - bytes_of[FEW]) / size
     good = one <= ONE_CORE_BUDGET * unit and two < TWO_CORES_BUDGET * unit and grows <= MEMORY_BUDGET
     print(
-        f"\n{'within' if good else 'OVER'} budget; memory grows by {grows:.2f} tensors (budget {MEMORY_BUDGET})"
+        f"\n{'within' if good else 'OVER'} budget; memory grows by {grows:.2f} tensors (budget "
+        f"{MEMORY_BUDGET})"
     )
     return 0 if good else 1
 

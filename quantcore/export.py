@@ -43,7 +43,13 @@ _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
 
 
 def arrays(result: Quantized) -> dict[str, Tensor]:
-    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major, in their dtypes."""
+    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major, in their dtypes.
+
+    >>> import quantcore as qc
+    >>> result = qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme.parse("int4 per_channel(0)"))
+    >>> {name: tuple(array.shape) for name, array in arrays(result).items()}
+    {'x': (2, 2), 'codes': (2, 2), 'scale': (2, 1), 'zero_point': (2, 1), 'dequantized': (2, 2)}
+    """
     found = {
         "x": result.x.to(result.dtype),
         "codes": result.codes,
@@ -58,6 +64,12 @@ def to_npz(result: Quantized) -> bytes:
     """Return an uncompressed .npz file, which can be loaded with ``allow_pickle=False``.
 
     In addition to the arrays it contains ``scheme`` and ``dtype``, that of x, strings of shape ().
+
+    >>> import io
+    >>> import quantcore as qc
+    >>> data = to_npz(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> np.load(io.BytesIO(data))["codes"]
+    array([ 2, -3,  7], dtype=int8)
     """
     file = io.BytesIO()
     every = arrays(result).items()

@@ -42,7 +42,14 @@ def clipped(result: Quantized, position: tuple[int, ...]) -> int:
 
 
 def block_errors(result: Quantized) -> Tensor:
-    """Return the MSE of every block, float64, in block form."""
+    """Return the MSE of every block, float64, in block form.
+
+    >>> import quantcore as qc
+    >>> x = [[0.5, -1.0, 2.0], [40.0, 0.1, 30.0]]
+    >>> qc.block_errors(qc.apply(x, qc.Scheme.parse("int4 per_channel(0)")))  # one per row
+    tensor([[0.0085],
+            [0.6836]], dtype=torch.float64)
+    """
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
     x = result.x.reshape(result.blocked_shape)

@@ -52,6 +52,13 @@ def range_marks(
     are left out. Entropy uses fewer bins if there are many blocks, and is left out if it would still take too
     long.
 
+    >>> import quantcore as qc
+    >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    >>> for mark in qc.range_marks(x, qc.Scheme(qc.INT4), settings=(qc.MinMax(), qc.MinMse())):
+    ...     print(f"{mark.setting}: {mark.low:.3f} to {mark.high:.3f}, MSE {mark.mse:.2g}")
+    MinMax(): -4.101 to 4.101, MSE 0.028
+    MinMse(candidates=100): -2.502 to 2.502, MSE 0.014
+
     Raises:
         QuantError: see `range_curve`.
     """
@@ -74,6 +81,10 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
 
     If the scales were given or the zero_point was moved, these are the lowest and highest representable
     values.
+
+    >>> import quantcore as qc
+    >>> qc.range_in_use(qc.apply([-1.0, 0.5, 2.0], qc.Scheme.parse("uint4 asymmetric")))
+    (-1.0, 2.0)
     """
     low, high = result.params.low, result.params.high
     if low is None or high is None or result.scheme.range_setting.moves_zero_point:

@@ -122,6 +122,12 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
     Args:
         block: position in the grid of blocks; by default all blocks, each with its own range.
 
+    >>> import quantcore as qc
+    >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    >>> curve = qc.range_curve(x, qc.Scheme(qc.INT4))
+    >>> f"{curve.fractions[curve.best]:.0%} of the min-max range has the least error"
+    '60% of the min-max range has the least error'
+
     Raises:
         QuantError: the scheme does not fit x, x contains NaN or infinity, or there is no such block.
     """
@@ -190,6 +196,12 @@ class SearchCurve:
 
 def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> SearchCurve:
     """Return the trials of the group at ``block``, or their means over all (of many, a regular sample).
+
+    >>> import quantcore as qc
+    >>> x = torch.randn(1, 256, generator=torch.Generator().manual_seed(0))
+    >>> curve = qc.search_curve(qc.apply(x, qc.PRESETS["gguf.Q4_K"]))
+    >>> len(curve.tried), curve.groups, curve.weights  # trials, groups that searched, the formula of w
+    (22, 8, '√(mean x²) + |x|')
 
     Raises:
         QuantError: the scheme's range setting is not a search.

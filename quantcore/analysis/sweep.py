@@ -75,6 +75,15 @@ def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.
 
     An unsupported scheme has the reason under ``refused`` and NaN for numbers.
 
+    >>> import quantcore as qc
+    >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    >>> schemes = [qc.Scheme.parse(text) for text in ("int8", "int4", "int4 per_group(32)")]
+    >>> qc.sweep(x, schemes)[["bits_per_element", "sqnr_db"]].round(2)
+       bits_per_element  sqnr_db
+    0              8.01    40.50
+    1              4.01    15.47
+    2              5.00    20.24
+
     Raises:
         QuantError: x is not a tensor of numbers.
     """
@@ -186,6 +195,9 @@ def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
     """Return the indices on the Pareto frontier, by rising bits: no other has fewer bits and more gain.
 
     ``gains``: higher is better, as for ``sqnr_db``; negate an error. NaN is never on the frontier.
+
+    >>> frontier(bits=[4.0, 8.0, 4.5, 8.0], gains=[18.0, 40.0, 17.0, 43.0])
+    [0, 3]
     """
     points = [(b, -g, i) for i, (b, g) in enumerate(zip(bits, gains, strict=True)) if b == b and g == g]  # noqa: PLR0124
     best, found = math.inf, []

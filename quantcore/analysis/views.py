@@ -207,6 +207,12 @@ def map_data(
         against: another result of the same x; the error map then shows |error| - |its error|.
         step: elements per cell (down, across); by default just enough to keep each side within `MAX_CELLS`.
 
+    >>> import quantcore as qc
+    >>> result = qc.apply(torch.arange(600.0).view(1, 600), qc.Scheme(qc.INT4))
+    >>> data = map_data(result)  # 600 columns do not fit into a window
+    >>> data.step, data.legend.partition(" and ")[0]
+    ((1, 3), 'Each cell stands for 1 × 3 elements')
+
     Raises:
         QuantError: the view does not fit the tensor.
     """
@@ -243,12 +249,20 @@ def map_data(
 
 
 def step_of(rows: Span, columns: Span) -> Span:
-    """Return the fewest elements per cell (down, across) that keep each side within `MAX_CELLS` cells."""
+    """Return the fewest elements per cell (down, across) that keep each side within `MAX_CELLS` cells.
+
+    >>> step_of(rows=(0, 1000), columns=(0, 10))
+    (4, 1)
+    """
     return -(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS)
 
 
 def borders_of(rows: Span, columns: Span, block: Span) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the rows and columns where a new block begins; none along an axis that would have too many."""
+    """Return the rows and columns where a new block begins; none along an axis that would have too many.
+
+    >>> borders_of(rows=(0, 4), columns=(0, 8), block=(2, 4))
+    ((2,), (4,))
+    """
     down, across = (
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), block, strict=True)

@@ -77,6 +77,15 @@ def open_checkpoint(
         name: the name of a file in a `Folder`; if None, the folder's index or all of its files are read.
         progress: called with the number of files read so far and the total.
 
+    >>> from quantcore.checkpoints import EXAMPLES
+    >>> checkpoint = open_checkpoint(EXAMPLES["minilm-gptq"])
+    >>> weight = checkpoint.tensors["encoder.layer.0.output.dense.weight"]
+    >>> weight.shape, weight.storage
+    ((384, 1536), 'gptq int4 per_group(128) symmetric')
+    >>> weight.read(slice(0, 2))[:, :3]
+    tensor([[ 0.0220,  0.0220,  0.0220],
+            [ 0.0000,  0.0000, -0.1046]])
+
     Raises:
         QuantError: nothing there can be read; one sentence says what is wrong, and where. Problems with single
             shards or weights are listed in `Checkpoint.problems` instead.

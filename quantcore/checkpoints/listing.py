@@ -44,6 +44,11 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[ListedTensor]:
     """Return an entry for every tensor, in the order of the files.
 
     Shapes that are stored in a tensor are read; on a remote file system, each takes a request.
+
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> first = listing(open_checkpoint(EXAMPLES["minilm-gptq"]).tensors)[0]
+    >>> first.name, first.shape, first.num_bytes
+    ('encoder.layer.0.attention.self.query.weight', (384, 384), 78144)
     """
     pairs = list(tensors.items())
     if sum(isinstance(tensor.record, Deferred) for tensor in tensors.values()) < _MANY:
@@ -93,7 +98,11 @@ _FACTS = (
 
 
 def facts(config: Mapping[str, Any]) -> list[str]:
-    """Return what a config says about the model, in a few words each: its architecture and its sizes."""
+    """Return what a config says about the model, in a few words each: its architecture and its sizes.
+
+    >>> facts({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32})
+    ['LlamaForCausalLM', '32 layers', 'hidden size 4,096']
+    """
     architecture, names = config.get("general.architecture"), config.get("architectures")
     if not (isinstance(names, list) and names):
         names = [name for name in (architecture, config.get("model_type")) if name]

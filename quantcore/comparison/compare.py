@@ -125,6 +125,12 @@ class Comparison:
 def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
     """Quantize x by ``scheme`` under both conventions and find the reason for every code that differs.
 
+    >>> import quantcore as qc
+    >>> x, scheme = [[-1.25, -1.0, 0.5, 2.5]], qc.Scheme.parse("int4")
+    >>> found = qc.compare(x, scheme, qc.TEXTBOOK, qc.CONVENTIONS["torchao"])
+    >>> found.differs.tolist(), found.reasons[0].choices
+    ([[False, False, True, False]], ('symmetric_scale',))
+
     Raises:
         QuantError: the scheme does not fit x, or one of the libraries does not support it.
     """

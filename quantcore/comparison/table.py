@@ -29,6 +29,11 @@ def library_table(
         block: position in the grid, by default the first.
 
     A library that does not support the scheme has the reason under ``refused`` and no numbers.
+
+    >>> import quantcore as qc
+    >>> table = qc.library_table([[-1.25, -1.0, 0.5, 2.5]], qc.Scheme.parse("int4"), qc.TEXTBOOK)
+    >>> table.set_index("library").loc[["textbook", "torchao", "onnxruntime"], "codes that differ"].to_dict()
+    {'textbook': 0.0, 'torchao': 1.0, 'onnxruntime': 1.0}
     """
     import pandas as pd
 

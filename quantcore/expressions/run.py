@@ -25,7 +25,8 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
         numbers: tensors that broadcast, or single numbers, by name. None is a number that is absent, so that
             nothing is added or subtracted.
         out: float32 or float64 memory for the result, of the elements' shape. Names whose tensors have as
-            many elements are the elements: they are computed in this memory, and codes are converted straight into it.
+            many elements are the elements: they are computed in this memory, and codes are converted straight
+                into it.
     """
     size = 0 if out is None else out.numel()
     elements, absent = [], []

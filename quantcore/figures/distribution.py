@@ -136,6 +136,9 @@ def histogram(
     """Return counts and edges of ``bins`` equal bins from the lowest to the highest finite element.
 
     ``bounds``: the first and last edges to use instead.
+
+    >>> histogram(torch.tensor([0.0, 1.0, 1.0, 2.0]), bins=2)
+    (array([1, 3]), array([0., 1., 2.]))
     """
     low, high = bounds or (float(v) for v in torch.aminmax(x))
     if not (math.isfinite(low) and math.isfinite(high)):

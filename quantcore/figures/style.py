@@ -113,7 +113,11 @@ def colors_at(
 
 
 def short_scheme(name: str) -> str:
-    """Return the text of a scheme, or a name, without what most have in common, in at most 30 characters."""
+    """Return the text of a scheme, or a name, without what most have in common, in at most 30 characters.
+
+    >>> short_scheme("int4 symmetric per_group(32) min_max textbook")
+    'int4 per_group(32)'
+    """
     words = [word for word in name.split() if word not in ("symmetric", "min_max", "textbook", "per_tensor")]
     text = " ".join(words) or name
     return text if len(text) <= 30 else f"{text[:29]}…"

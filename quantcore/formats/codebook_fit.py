@@ -33,6 +33,9 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
         reach: fix the outermost value at plus or minus this bound, to which scales map a block's largest
             magnitude, and clip elements beyond it; the other values are fitted.
 
+    >>> fit_codebook([-1.0, -0.5, 0.0, 0.5, 1.5, 2.5], size=3).values
+    (-0.5, 1.0, 2.5)
+
     Raises:
         QuantError: size is not from 2 to 256 or exceeds the number of distinct values in x, the method is
             unknown, or x contains NaN or infinity.

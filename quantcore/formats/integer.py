@@ -112,6 +112,9 @@ FORMATS |= CODEBOOKS
 def parse_format(word: str) -> Format:
     """Read ``int4``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``codebook([-1,0,2])``.
 
+    >>> parse_format("int4").qmin, parse_format("e4m3fn").max
+    (-8, 448.0)
+
     Raises:
         QuantError: the format is unknown.
     """

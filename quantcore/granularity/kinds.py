@@ -99,6 +99,10 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     For a `PerFlatGroup`, this is a block of the flattened tensor; see `blocked_shape`.
     A group longer than its axis is one short block; `unsupported_reason` says whether a library supports it.
 
+    >>> kinds = PerTensor(), PerChannel(0), PerGroup(4), PerBlock((2, 4))
+    >>> [block_shape(kind, (8, 16)) for kind in kinds]
+    [(8, 16), (1, 16), (1, 4), (2, 4)]
+
     Raises:
         QuantError: the tensor does not have the axis, or a block is longer than its axis.
     """
@@ -159,6 +163,12 @@ def to_blocks(x: Tensor, block: Shape) -> Tensor:
     """Return x, whose axes ``block`` divides, as (number of blocks, elements of a block).
 
     (8, 16) in blocks of (2, 4) becomes (16, 8). A view where the memory layout allows it.
+
+    >>> to_blocks(torch.arange(8).view(2, 4), block=(1, 2))
+    tensor([[0, 1],
+            [2, 3],
+            [4, 5],
+            [6, 7]])
     """
     axes = range(len(block))
     return (
@@ -169,7 +179,12 @@ def to_blocks(x: Tensor, block: Shape) -> Tensor:
 
 
 def from_blocks(blocks: Tensor, shape: Shape, block: Shape) -> Tensor:
-    """Undo `to_blocks`."""
+    """Undo `to_blocks`.
+
+    >>> from_blocks(torch.tensor([[0, 1], [2, 3], [4, 5], [6, 7]]), shape=(2, 4), block=(1, 2))
+    tensor([[0, 1, 2, 3],
+            [4, 5, 6, 7]])
+    """
     grid = grid_shape(shape, block)
     rank = len(shape)
     order = [place for i in range(rank) for place in (i, rank + i)]

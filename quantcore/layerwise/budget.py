@@ -87,6 +87,10 @@ def budget_curve(errors: Any, costs: Any) -> list[Allocation]:
 
     Each has the least error of all choices that cost as much or less.
 
+    >>> curve = budget_curve([[9.0, 1.0], [4.0, 3.0]], [[2, 4], [2, 4]])
+    >>> [(tuple(choice), choice.cost, choice.error) for choice in curve]
+    [((0, 0), 4.0, 13.0), ((1, 0), 6.0, 5.0), ((1, 1), 8.0, 4.0)]
+
     Raises:
         QuantError: as in `bit_budget`.
     """

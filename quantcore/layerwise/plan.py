@@ -86,6 +86,16 @@ def plan(
         minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see
             `minimum_of`; of several that fit a name, the largest holds.
 
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> from quantcore.layerwise import sensitivity
+    >>> checkpoint = open_checkpoint(EXAMPLES["minilm"])
+    >>> *_, last = sensitivity(checkpoint, ["int8 per_channel(0)", "int4 per_group(32)"])
+    >>> chosen = plan(last.table, num_bytes=1_000_000)
+    >>> chosen.said
+    '9.63 bits per weight, 889.3 kB: summed error 0.0004486, the least possible'
+    >>> chosen.schemes["encoder.layer.0.output.dense.weight"]
+    'int8 symmetric per_channel min_max textbook'
+
     Raises:
         QuantError: the table is not finished, no choice is within the size, the table has no such error, or a
             pattern fits no weight.

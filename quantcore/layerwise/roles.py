@@ -65,7 +65,14 @@ class Traits:
 
 
 def traits(x: Tensor) -> Traits:
-    """Return the traits of a weight of two axes or more, whose columns are its last axis."""
+    """Return the traits of a weight of two axes or more, whose columns are its last axis.
+
+    >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    >>> x[:, 5] *= 50
+    >>> found = traits(x)
+    >>> found.outlier_columns, found.largest_column
+    (1, 5)
+    """
     lines = x.reshape(-1, x.shape[-1])
     largest = torch.maximum(lines.amax(0), -lines.amin(0))
     count = x.numel()

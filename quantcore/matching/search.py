@@ -78,6 +78,10 @@ def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matc
 def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Iterator[Progress]:
     """Run `match` in steps of a few milliseconds, each with what has been found so far.
 
+    >>> *_, last = match_steps([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
+    >>> last.fraction, str(last.matches.candidates[0].scheme)
+    (1.0, 'int4 symmetric per_tensor min_max textbook')
+
     Raises:
         QuantError: at once, before the first step; see `match`.
     """

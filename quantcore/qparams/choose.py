@@ -27,6 +27,12 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     Args:
         importance: of the elements, for the searches that weight by it; see `apply`.
 
+    >>> import quantcore as qc
+    >>> scheme = qc.Scheme.parse("uint4 asymmetric per_channel(0)")
+    >>> params = qc.choose_qparams([[0.0, 7.5], [-1.0, 14.0]], scheme)
+    >>> params.scale.tolist(), params.zero_point.tolist()
+    ([[0.5], [1.0]], [[0], [1]])
+
     Raises:
         QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and
             the convention (or a range setting other than `MinMax`) refuses them.

@@ -36,6 +36,10 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     Args:
         out: a tensor of x's shape and the format's dtype to write into.
 
+    >>> import quantcore as qc
+    >>> qc.quantize([0.5, -1.0, 2.0, 9.0], scale=0.25, zero_point=0, scheme=qc.Scheme(qc.INT4))
+    tensor([ 2, -4,  7,  7], dtype=torch.int8)
+
     Raises:
         QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or infinity and
             the convention refuses them.
@@ -128,6 +132,10 @@ def dequantize(
     """Return (codes - zero_point) * scale, float32, or value * scale for floats and codebooks.
 
     Parameters as in `quantize`.
+
+    >>> import quantcore as qc
+    >>> qc.dequantize(torch.tensor([2, -4, 7]), scale=0.25, zero_point=0, scheme=qc.Scheme(qc.INT4))
+    tensor([ 0.5000, -1.0000,  1.7500])
     """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)

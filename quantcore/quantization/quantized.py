@@ -238,6 +238,11 @@ def encoding(result: Quantized) -> dict[str, Tensor]:
     AIMET: ``offset`` = -zero_point, and the ``min`` and ``max`` of the grid, scale · (offset + qmin) and
     scale · (offset + qmax), as returned by its get_offset(), get_min() and get_max()
     (aimet_torch 2.42.0, quantization/affine/quantizer.py:287-317). Empty for other conventions.
+
+    >>> import quantcore as qc
+    >>> result = qc.apply([-1.0, 0.5, 2.0], qc.Scheme.parse("uint8 asymmetric aimet.Quantize"))
+    >>> {name: value.tolist() for name, value in qc.encoding(result).items()}
+    {'offset': [-85.0], 'min': [-1.0], 'max': [2.0]}
     """
     fmt, offset = result.scheme.format, -result.params.zero_point.to(torch.float32) + 0.0  # -0.0 becomes 0.0
     ends = {"min": result.scale * (offset + fmt.qmin), "max": result.scale * (offset + fmt.qmax)}

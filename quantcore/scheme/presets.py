@@ -62,7 +62,9 @@ def _compressed_tensors() -> dict[str, Scheme]:
 
 def _quanto() -> dict[str, Scheme]:
     found = {
-        f"qint{bits}_g128": Scheme(IntFormat(bits, signed=False), False, PerGroup(128), convention=CONVENTIONS["quanto.affine"])
+        f"qint{bits}_g128": Scheme(
+            IntFormat(bits, signed=False), False, PerGroup(128), convention=CONVENTIONS["quanto.affine"]
+        )
         for bits in (4, 2)
     }
     found["qint4_g128.zeropoint"] = replace(found["qint4_g128"], convention=CONVENTIONS["quanto.zero_point"])

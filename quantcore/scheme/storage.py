@@ -37,6 +37,10 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor in a file (`Stored`), the
     file's own bytes are counted, with everything but codes as scales.
 
+    >>> import quantcore as qc
+    >>> qc.storage(qc.Scheme.parse("int4 per_group(32)"), (64, 128))
+    Storage(elements=8192, codes=32768, scales=8192, zero_points=0)
+
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
     """
@@ -64,7 +68,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
 
 
 def _stored_scales(scales: Scheme, grid: tuple[int, ...], float_bits: int) -> int:
-    """Return the bits of scales that are quantized by a scheme of their own; ``float_bits``: of their mean."""
+    """Return the bits of scales with a scheme of their own; ``float_bits``: of their mean."""
     inner = storage(scales, grid)
     bits = inner.codes
     if (
@@ -92,5 +96,11 @@ def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
 
 
 def compression_ratio(scheme: Scheme, shape: tuple[int, ...], original_bits: int = 32) -> float:
-    """Return the size at ``original_bits`` per element over the quantized size."""
+    """Return the size at ``original_bits`` per element over the quantized size.
+
+    >>> import quantcore as qc
+    >>> scheme = qc.Scheme.parse("int4 per_group(32)")
+    >>> qc.compression_ratio(scheme, (64, 128)), qc.compression_ratio(scheme, (64, 128), original_bits=16)
+    (6.4, 3.2)
+    """
     return original_bits / bits_per_element(scheme, shape)

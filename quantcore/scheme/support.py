@@ -30,6 +30,10 @@ _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "cod
 def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
     """Return a sentence on why the scheme's library can't quantize x of this shape and dtype; None if it can.
 
+    >>> import quantcore as qc
+    >>> qc.unsupported_reason(qc.Scheme.parse("int8 per_tensor gguf.Q8_0"), (8, 16))
+    'gguf.Q8_0 (gguf 0.19.0) uses one scale per group within a row; here the granularity is per_tensor.'
+
     Raises:
         QuantError: the granularity does not fit the shape.
     """
@@ -156,6 +160,11 @@ def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     """Return the nearest scheme that its library supports: the fewest changes, then the nearest bit width.
 
     The scheme itself if it is supported; None if no change of format, symmetry and granularity helps.
+
+    >>> import quantcore as qc
+    >>> scheme = qc.Scheme.parse("int4 asymmetric per_channel(0) bitsandbytes.int8_vectorwise")
+    >>> str(qc.nearest_supported(scheme, (64, 128)))
+    'int8 symmetric per_channel min_max bitsandbytes.int8_vectorwise'
 
     Raises:
         QuantError: the granularity does not fit the shape.

@@ -62,6 +62,12 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
     """Return a script that does the arithmetic step by step in torch and asserts the codes of ``result``.
 
     ``tensor_code`` is source code that binds ``x`` to a float32 torch tensor, as written by `literal`.
+
+    >>> import quantcore as qc
+    >>> result = qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4))
+    >>> lines = torch_script("x = torch.tensor([0.5, -1.0, 2.0])", result).splitlines()
+    >>> [line for line in lines if line.startswith(("scale", "codes"))]
+    ['scale = high / 7', 'codes = torch.round(x / scale).clamp(qmin, qmax).to(torch.int8)']
     """
     codes, text = result.codes.cpu().numpy(), str(result.scheme)
     body = render(

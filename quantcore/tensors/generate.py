@@ -266,6 +266,11 @@ def generate(spec: Generated) -> Float32Array:
 
     Memory: the tensor and a few blocks of 4 MB, never a float64 copy.
 
+    >>> import quantcore as qc
+    >>> qc.tensors.generate(qc.tensors.Generated("normal", (2, 3), seed=0))
+    array([[ 1.117622  , -1.3871249 , -0.4265716 ],
+           [-0.80358726,  0.60142773, -0.07499325]], dtype=float32)
+
     Raises:
         QuantError: the parameters contradict each other (uniform with low ≥ high).
     """
@@ -291,6 +296,9 @@ def _kind(name: str) -> Distribution:
 
 def parse_shape(text: str) -> tuple[int, ...]:
     """Read ``64x128``, ``64, 128``, ``64 128``, ``(64,128)`` or ``64×128`` as (64, 128); ``()`` is a scalar.
+
+    >>> parse_shape("64x128"), parse_shape("(64, 128)"), parse_shape("()")
+    ((64, 128), (64, 128), ())
 
     Raises:
         QuantError: a size is missing or not an integer, or the shape fails `check_shape`.

@@ -28,6 +28,19 @@ Slices = tuple[slice, ...]
 def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     """Return the numbers of one element.
 
+    >>> import quantcore as qc
+    >>> result = qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4))
+    >>> for step in qc.trace(result, (0, 0)).steps():
+    ...     print(step.name, step.formula, step.value, sep=" | ")
+    x |  | 0.5
+    scale s | max|x| / 7 = 2 / 7 | 0.2857143
+    zero point z | 0, symmetric and signed | 0
+    x / s | 0.5 / 0.2857143 | 1.7499999
+    round | round(1.7499999), half to even | 2
+    code q (clamp) | clamp(2, -8, 7) | 2
+    dequantized x̂ | 2 · 0.2857143 | 0.5714286
+    error x - x̂ | 0.5 - 0.5714286 | -0.0714286
+
     Raises:
         QuantError: the index is not in the tensor.
     """

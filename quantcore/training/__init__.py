@@ -1,7 +1,7 @@
 """Post-training quantization (PTQ) and quantization-aware training (QAT) on handwritten digits.
 
 >>> from quantcore import Scheme, training
->>> *_, trained = training.train(seed=0)
+>>> *_, trained = training.train(training.Training(epochs=2), seed=0)
 >>> scheme = Scheme.parse("int2 per_channel")
 >>> after = training.ptq(trained.network, scheme)
 >>> for progress in training.qat(trained.network, scheme, learned_scales=True):

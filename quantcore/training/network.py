@@ -82,7 +82,12 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Return the fraction of images whose label has the largest logit, 0 to 1."""
+    """Return the fraction of images whose label has the largest logit, 0 to 1.
+
+    >>> logits = torch.tensor([[0.1, 0.9], [0.8, 0.2]])
+    >>> accuracy(logits, torch.tensor([1, 1]))
+    0.5
+    """
     return float((logits.argmax(-1) == labels).double().mean())
 
 

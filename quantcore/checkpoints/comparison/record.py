@@ -154,14 +154,33 @@ def metrics(sums: PairSums, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def by_harm(results: "Iterable[TensorResult]", metric: str = "sqnr_db") -> "list[TensorResult]":
-    """Return results with the most harm first: the lowest SQNR or cosine, or the largest error; undefined ones last."""
+    """Return results with the most harm first: the lowest SQNR or cosine, or the largest error; undefined ones last.
+
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> from quantcore.checkpoints.comparison import CheckpointComparison
+    >>> opened = [open_checkpoint(EXAMPLES[name]) for name in ("minilm", "minilm-gptq")]
+    >>> pair = CheckpointComparison(*opened)
+    >>> *_, last = pair.steps()
+    >>> worst = by_harm(pair.results(last.state))[0]
+    >>> worst.name, round(worst.sqnr_db, 1), worst.storage
+    ('encoder.layer.0.output.dense.weight', 14.2, ('plain bfloat16', 'gptq int4 per_group(128) symmetric'))
+    """
     sign = 1 if metric in ("sqnr_db", "cosine") else -1
     harm = attrgetter(metric)
     return sorted(results, key=lambda result: (math.isnan(harm(result)), sign * harm(result)))
 
 
 def summary(results: "Sequence[TensorResult]") -> str:
-    """Say in one sentence how two checkpoints differ."""
+    """Say in one sentence how two checkpoints differ.
+
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> from quantcore.checkpoints.comparison import CheckpointComparison
+    >>> opened = [open_checkpoint(EXAMPLES[name]) for name in ("minilm", "minilm-gptq")]
+    >>> pair = CheckpointComparison(*opened)
+    >>> *_, last = pair.steps()
+    >>> print(summary(pair.results(last.state)).partition(";")[0])
+    6 pairs compared, 4 of them bit-equal
+    """
     compared = [r for r in results if not r.problem]
     if not compared:
         return "No tensors were compared."

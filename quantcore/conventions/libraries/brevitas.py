@@ -15,7 +15,7 @@ RECORDS = (
         range_overflow="infinite",
         min_range=1e-10,
         eps=0.0,
-        # statistics per tensor have no axis, and torch divides one such number by another in the wider of their dtypes
+        # statistics per tensor have no axis, and torch divides two such numbers in the wider of their dtypes
         variants=(
             *own_dtype(*IN_OWN_DTYPE, "width_dtype", dtypes=(*HALF, "float64")),
             *(

@@ -26,7 +26,7 @@ _ONNX: dict[str, Any] = {
         *own_dtype("scale_dtype", "value_dtype"),
         *own_dtype("scale_precision", dtypes=("float16",), at=GROUP),
         ("float16", "eps", 2.0**-14),
-        # the tool refuses bfloat16: scale and zero point are those of the float32 numbers, the scale is rounded last
+        # the tool refuses bfloat16: scale and zero point are those of float32, and the scale is rounded last
         (f"{GROUP} bfloat16", "zero_point_scale", "raw"),
     ),
     "limits": (
@@ -59,8 +59,8 @@ RECORDS = (
             ("bfloat16", "data type <class 'ml_dtypes.bfloat16'> not inexact"),
             (
                 "float64",
-                "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model. Type Error: Type 'tensor(double)' of "
-                "input parameter (x) of operator (QuantizeLinear) in node () is invalid.",
+                "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model. Type Error: Type "
+                "'tensor(double)' of input parameter (x) of operator (QuantizeLinear) in node () is invalid.",
             ),
         ),
         **_ONNX,

@@ -183,7 +183,9 @@ RECORDS = (
             SIGNED_SYMMETRIC,
             EIGHT_BITS,
             Limit(
-                "granularity", (TENSOR, CHANNEL, GROUP), "uses one scale per row, per group within a row, or one in all"
+                "granularity",
+                (TENSOR, CHANNEL, GROUP),
+                "uses one scale per row, per group within a row, or one in all",
             ),
             Limit("channel_axis", (0,), "uses one scale per row, with channels along axis 0"),
             Limit("group_axis", (-1,), "groups along the last axis only"),

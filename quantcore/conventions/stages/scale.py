@@ -54,7 +54,8 @@ class RangeStage(Stage):
     finite_range      infinite bounds become the largest float32
     widen_to_eps      a range too narrow for the smallest scale, `ScaleStage.eps`, is widened by N·eps
     min_range         the minimum of max|x|, or of high - low
-    width_dtype       "as_scale" · "float64" · "float16" · "bfloat16": what high - low is rounded to, and min_range
+    width_dtype       "as_scale" · "float64" · "float16" · "bfloat16": what high - low is rounded to,
+                      and min_range
     ================  ================================================================================
     """
 
@@ -82,7 +83,8 @@ class RangeStage(Stage):
         "the precision of the range",
         lambda facts: f"high - low is rounded to {facts.rules.range.width_dtype}",
         lambda facts: (
-            facts.asymmetric and facts.rules.range.width_dtype not in ("as_scale", facts.rules.scale.scale_precision)
+            facts.asymmetric
+            and facts.rules.range.width_dtype not in ("as_scale", facts.rules.scale.scale_precision)
         ),
     )
 

@@ -47,6 +47,11 @@ def library_script(result: Quantized) -> str:
     zero_point if the library computes them; for range settings other than `MinMax` they are usually written into the
     script as numbers. The last line of its output says what was checked, and with which version of the library.
 
+    >>> import quantcore as qc
+    >>> scheme = qc.Scheme.parse("uint8 asymmetric per_tensor onnxruntime")
+    >>> print(library_script(qc.apply([0.5, -1.0, 2.0], scheme)).splitlines()[0])
+    # quant_utils.compute_scale_zp (groups: compute_scale_zp_blocked) -> QuantizeLinear, CPU
+
     Raises:
         QuantError: the convention does not describe a library that can be installed, or was changed, or its
             library has no call for this scheme or does not accept these parameters.

@@ -51,6 +51,11 @@ def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) ->
         name: its name; the extension decides the format.
         limit: the maximum size in bytes of the file, and of all its tensors once unpacked.
 
+    >>> import quantcore as qc
+    >>> data = qc.export.to_npz(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> [(tensor.name, tensor.shape) for tensor in list_tensors(data, "weights.npz")][:3]
+    [('x', (3,)), ('codes', (3,)), ('scale', (1,))]
+
     Raises:
         QuantError: the file can't be read; the message says why and what to do.
     """
@@ -92,6 +97,11 @@ def read_tensor(
         name: its name; the extension decides the format.
         tensor: which one, by its name in `list_tensors`; required if the file contains several.
         limit: the maximum size in bytes of the file, and of the tensor as float32.
+
+    >>> import quantcore as qc
+    >>> data = qc.export.to_npz(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> read_tensor(data, "weights.npz", "codes")
+    array([ 2., -3.,  7.], dtype=float32)
 
     Raises:
         QuantError: the file or the tensor can't be read, or does not contain real numbers within float32.

@@ -171,6 +171,10 @@ def parse(text: str, limit: int = MAX_TEXT_CHARS) -> Float32Array:
         text: what was pasted; see the module's table.
         limit: the maximum number of characters.
 
+    >>> parse("[[1, 2.5], [-3, 4e-1]]")
+    array([[ 1. ,  2.5],
+           [-3. ,  0.4]], dtype=float32)
+
     Raises:
         QuantError: the text is empty, too long, or not a rectangular tensor of numbers within float32's
             range; the message gives the line and column.
