@@ -29,7 +29,7 @@ from quantcore.numerics import Rounding, half_even
 from quantcore.programs.record import Program, ProgramLine
 
 U, V, DIVISOR = (Name(name) for name in ("u", "v", "divisor"))
-_X, _S, _Z, _MEAN = (Name(name) for name in ("x", "s", "z", "mean"))
+_X, _S, _Z, _Q, _MEAN = (Name(name) for name in ("x", "s", "z", "q", "mean"))
 _LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
 DTYPE = {name: getattr(torch, name) for name in DTYPES}
 
@@ -53,14 +53,15 @@ def code_program(
 
 
 @lru_cache(maxsize=1024)
-def value_program(fmt: Format, c: Convention, decoding: str = "") -> Program:
+def value_program(fmt: Format, c: Convention, decoding: str = "", *, small: bool = False) -> Program:
     """Return how the value q of a code is dequantized, from s and z, and the numbers that a decoding names.
 
     Args:
         decoding: a key of `DECODINGS`; empty for that of the convention.
+        small: whether q - z is an integer that every dtype can represent, so that it is not rounded.
     """
     constants = {"1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
-    return Program(_value(c, decoding or decoding_of(c)), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
+    return Program(_value(c, decoding or decoding_of(c), small), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
 
 
 def factor_of(program: Program) -> str:
@@ -122,8 +123,12 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         yield ProgramLine("divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale"))
 
 
-def _value(c: Convention, decoding: str) -> Iterator[ProgramLine]:
+def _value(c: Convention, decoding: str, small: bool) -> Iterator[ProgramLine]:
     dtype, last = (DTYPE[name] for name in (c.decoding.decoding_dtype, c.decoding.value_dtype))
-    yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", c.source("decoding"))
+    if small and decoding == "scaled" and dtype.itemsize == 2:
+        yield ProgramLine("q", _Q - _Z, None, "an integer, which is exact")
+        yield ProgramLine("x̂", _Q * _S + _MEAN, dtype, "", c.source("decoding"))
+    else:
+        yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", c.source("decoding"))
     if last not in (dtype, torch.float32):
         yield ProgramLine("x̂", Name("x̂"), last, "the value is cast", c.source("value_dtype"))

@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
-from quantcore.numerics import CHUNK, refuse_nonfinite
+from quantcore.numerics import CHUNK, refuse_nonfinite, widened
 from quantcore.programs import program
 from quantcore.qparams.scale import QParams, is_bad, parameters
 from quantcore.qparams.searched import search_qparams
@@ -44,7 +44,7 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
 
 
 def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = None) -> QParams:
-    """`choose_qparams` for a checked tensor, see `received`, and its blocks."""
+    """`choose_qparams` for a checked tensor, see `accepted`, and its blocks."""
     setting, rules = scheme.range_setting, scheme.rules
     center = x.mean() if rules.scale.center == "mean" else None
     x = x if center is None else x - center
@@ -106,7 +106,7 @@ def _half_quadratic(
     assert params.inverse is not None  # `check_supported` has ensured it
     inverse, zero_point = (p.reshape(-1) for p in (params.inverse, params.zero_point))
     task = Task(scheme.format, scheme.symmetric)
-    return setting.zero_point(blocks.rows(x), inverse, zero_point, task).reshape(blocks.grid)
+    return setting.zero_point(blocks.rows(x.float()), inverse, zero_point, task).reshape(blocks.grid)
 
 
 def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
@@ -124,7 +124,8 @@ def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
     blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
-    low, high = (torch.empty(blocks.grid, dtype=x.dtype, device=x.device) for _ in range(2))
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    low, high = (torch.empty(blocks.grid, dtype=dtype, device=x.device) for _ in range(2))
     of_magnitude = scheme.symmetric and program(scheme).line("raw").of.names == {"max|x|"}  # alone
     either = of_magnitude and setting.ends_are_elements
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
@@ -134,7 +135,7 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
     if in_parts:
         low, high = low.fill_(math.inf), high.fill_(-math.inf)
     for region in blocks.regions(room, whole_blocks=not in_parts):
-        values = blocked[region.elements]
+        values = widened(blocked[region.elements])
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
         if not setting.ends_are_elements:
             _check_finite(x, *found, who)

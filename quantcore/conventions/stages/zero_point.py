@@ -117,9 +117,7 @@ class ZeroPointStage(Stage):
     zero_point_dtype: Precision = choice(
         "float32",
         "the dtype of zero points",
-        lambda facts: (
-            f"codes are computed with the zero point before it is cast to {facts.rules.zero_point.zero_point_dtype}"
-        ),
+        lambda facts: f"the zero point is cast to {facts.rules.zero_point.zero_point_dtype} after the codes",
         lambda facts: facts.asymmetric and not facts.rules.zero_point.is_integer,
     )
     zero_point_scale: Literal["final", "raw"] = choice(
