@@ -5,7 +5,7 @@ x86-64 with AVX-512, one thread, the named arithmetic gave no difference and eve
 """
 
 from quantcore.conventions.choice import Choice, SchemeFacts
-from quantcore.conventions.kernels import INVERSE, KERNELS, Kernel
+from quantcore.conventions.kernels import INVERSE, KERNELS, Kernel, S, X, Z
 from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (
     CHOICES,
@@ -18,7 +18,7 @@ from quantcore.conventions.record import (
     Convention,
     Limit,
 )
-from quantcore.conventions.stages.coding import DECODINGS
+from quantcore.conventions.stages.coding import DECODINGS, CodingStage
 from quantcore.conventions.stages.scale import (
     INVERSE_OF_RANGE,
     LARGEST_INVERSE,

@@ -134,17 +134,25 @@ class Element:
     """Reads expressions on single numbers, and collects a line for each `Let`.
 
     ``read``: returns the number of a name; it may read a file, or other expressions. ``lines``: added to.
+    ``narrow``: rounds each result to a dtype.
     """
 
-    def __init__(self, read: Callable[[str], Term], lines: list[Line] | None = None) -> None:
-        self._read = read
+    def __init__(
+        self,
+        read: Callable[[str], Term],
+        lines: list[Line] | None = None,
+        narrow: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._read, self._narrow = read, narrow
         self._known: dict[Expression, Term] = {}
         self.lines = [] if lines is None else lines
 
     def of(self, expression: Expression) -> Term:
         """Return an expression as text and number; what is named is computed once."""
         if isinstance(expression, Applied):
-            return _applied(expression, [self.of(o) for o in expression.operands])
+            found = _applied(expression, [self.of(o) for o in expression.operands])
+            exact = self._narrow is None or expression.operation.exact
+            return found if exact else replace(found, value=self._narrow(found.value))  # type: ignore[misc]
         if isinstance(expression, Where):
             if self._tested(expression.test) != expression.value:
                 return self.of(expression.otherwise)

@@ -31,7 +31,7 @@ from quantcore.expressions.nodes import (
     Operation,
     Where,
 )
-from quantcore.numerics import Rounding, round_to, rounding
+from quantcore.numerics import Rounding, half_even, round_to, rounding
 
 Tensors = Callable[..., Tensor]
 Numbers = Callable[..., Any]
@@ -148,7 +148,8 @@ def _rounded(rule: Rounding) -> Operation:
             return rule(x.clone())
         return rule(out if out is x else out.copy_(x))
 
-    return replace(_call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule)), exact=True)
+    number: Numbers = np.rint if rule is half_even else _one_by_one(rule)
+    return replace(_call(word, call, call.replace("torch.", "np."), tensors, number), exact=True)
 
 
 def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:

@@ -36,7 +36,9 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
         elif size and isinstance(number, Tensor) and number.numel() == size:
             elements.append(name)
     found = _plan(expression, tuple(elements), tuple(absent))(numbers, out, {})
-    return found if out is None or found is out else out.copy_(found)
+    if out is None or found is out:
+        return found
+    return out.copy_(found) if isinstance(found, Tensor) else out.fill_(found)
 
 
 def step_of(expression: Expression) -> BlockStep:

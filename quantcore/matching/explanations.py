@@ -13,15 +13,13 @@ from quantcore.matching.hypotheses.corruption import (
     ROUNDINGS,
     ZERO_POINTS,
     Corruption,
-    arithmetic,
-    kernel_inputs,
-    mistaken_scale,
-    mistaken_zero_point,
+    element_inputs,
     reproduce,
 )
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
 from quantcore.numerics import apart
+from quantcore.programs import Program
 from quantcore.qparams import QParams, choose_qparams, wrap
 from quantcore.scheme import Scheme
 from quantcore.wording import count
@@ -43,6 +41,7 @@ class _Explained:
     codes: Tensor
     scheme: Scheme
     corruption: Corruption
+    program: Program
     params: QParams
     format: IntFormat
     scale: Tensor
@@ -60,15 +59,14 @@ def explain_corruption(
         codes: the codes that this scheme and corruption give, on the axes of x.
         own_scale: whether the scale is given, so that the possible scales are not mentioned.
     """
-    convention, fmt = scheme.rules, scheme.format
+    fmt = scheme.format
     assert isinstance(fmt, IntFormat)
     if not corruption.computed and fmt.signed and scheme.range_setting.ends_are_elements:
         return ()  # nothing went wrong; the arithmetic would take several times the memory of x
     params = choose_qparams(x, scheme)
-    inputs = kernel_inputs(x, scheme, params, corruption)
-    unclamped = arithmetic(corruption.computed, convention, inputs.x, inputs.s, inputs.z)
-    z = mistaken_zero_point(corruption.computed, inputs.z)
-    t = _Explained(x, codes, scheme, corruption, params, fmt, inputs.scale, z, unclamped)
+    inputs = element_inputs(x, scheme, params, corruption)
+    scale, z, unclamped = (inputs.of(name) for name in ("s", "z", "v"))
+    t = _Explained(x, codes, scheme, corruption, inputs.program, params, fmt, scale, z, unclamped)
     kinds = set(corruption.computed)
     explanations = [
         _asymmetric(t) if "zero_point_left_out" in kinds else "",
@@ -101,7 +99,7 @@ def _asymmetric(t: _Explained) -> str:
 
 def _zero_points(t: _Explained) -> str:
     right = t.params.zero_point.to(torch.float32)
-    used = mistaken_zero_point(t.corruption.computed, right)
+    used = t.program.write("z", {"z": right}, torch.empty_like(right))
     if right.numel() == 1:
         return f"zero_point {used.item():g} instead of {right.item():g}"
     return f"zero_points from {_span(used)} instead of {_span(right)}" if used.any() else (
@@ -122,7 +120,7 @@ def _percentile(t: _Explained) -> str:
 
 def _float16(t: _Explained) -> str:
     right = t.params.scale
-    used = mistaken_scale(t.corruption.computed, right)
+    used = t.program.write("s", {"s": right})
     zero = int((used == 0).sum())
     if zero:
         return f"{count(zero, 'scale')} {'underflows' if zero == 1 else 'underflow'} to 0 in float16, so x / scale is infinite"

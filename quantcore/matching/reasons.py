@@ -17,9 +17,7 @@ from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
     NONE,
     Corruption,
-    arithmetic,
-    kernel_inputs,
-    mistaken_zero_point,
+    element_inputs,
 )
 from quantcore.matching.record import DifferingCode
 from quantcore.qparams import choose_qparams, wrap
@@ -80,23 +78,14 @@ def elements(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption, places: Tensor
 ) -> list[DifferingElement]:
     """Return the elements at flat indices of x."""
-    inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
+    inputs = element_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
     kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
     assert isinstance(fmt, IntFormat)
     convention = scheme.rules
-    z = mistaken_zero_point(kinds, inputs.z)
-    value = kernel.run(inputs.x, inputs.s, z, torch.empty_like(inputs.x), None)
+    x, scale, z, value, unclamped = (inputs.of(name) for name in ("x", "s", "z", "u", "v"))
     added = torch.zeros(()) if kernel.shift_first else z
-    unclamped = arithmetic(kinds, convention, inputs.x, inputs.s, inputs.z)
-    columns = [
-        inputs.x,
-        inputs.scale,
-        z,
-        value,
-        unclamped,
-        added,
-        *(c.reshape(-1)[places] for c in (expected, codes)),
-    ]
+    given = (c.reshape(-1)[places] for c in (expected, codes))
+    columns = [x, scale, z, value, unclamped, added, *given]
     rows = zip(*(c.expand(len(places)).tolist() for c in columns), strict=True)
     wraps = convention.coding.overflow == "wrap" or "wrapped" in kinds
     lowest_used = bool((codes == fmt.qmin).any())

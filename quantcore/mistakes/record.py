@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
+from quantcore.expressions import Expression
 from quantcore.formats import INT8, IntFormat
 from quantcore.mistakes.cell import Cell
 from quantcore.mistakes.tensors import TensorSource
@@ -44,8 +45,8 @@ class InCodes:
     "own" where it has ranges or samples of its own. ``symmetric``: whether only symmetric schemes (True) or only others
     (False) can have it.
 
-    What it does to the stages: ``choices``: of the convention, changed; ``scale``, ``zero_point``: what is used instead
-    of the right one; ``fit``: what is done instead of the clamp.
+    What it changes: ``choices``: of the convention; or ``step``: a name of `programs.code_program`, and for a format its
+    result instead of the right one, which is computed from v, the code before the clamp, or from the right one itself.
     """
 
     rank: int
@@ -53,10 +54,8 @@ class InCodes:
     sentence: str
     search: Literal["early", "late", "own"] = "early"
     symmetric: bool | None = None
-    choices: Mapping[str, str] = field(default_factory=dict)
-    scale: Callable[[Tensor], Tensor] | None = None
-    zero_point: Callable[[Tensor], Tensor] | None = None
-    fit: Callable[[Tensor, IntFormat], Tensor] | None = None
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    step: tuple[str, Callable[[IntFormat], Expression]] | None = None
 
 
 @dataclass(frozen=True)

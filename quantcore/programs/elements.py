@@ -10,13 +10,12 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention
+from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention, S, X
 from quantcore.expressions import (
     CLAMP,
     EQUAL,
     MAXIMUM,
     WRAP,
-    Expression,
     Name,
     Number,
     Where,
@@ -26,10 +25,10 @@ from quantcore.expressions import (
 )
 from quantcore.formats import Format
 from quantcore.numerics import Rounding, half_even
-from quantcore.programs.record import Program, ProgramLine
+from quantcore.programs.record import HALF, Program, ProgramLine
 
 U, V, DIVISOR = (Name(name) for name in ("u", "v", "divisor"))
-_X, _S, _Z, _Q, _MEAN = (Name(name) for name in ("x", "s", "z", "q", "mean"))
+_MEAN = Name("mean")
 _LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
 DTYPE = {name: getattr(torch, name) for name in DTYPES}
 
@@ -49,7 +48,7 @@ def code_program(
         stored: whether s was quantized itself, so that it may be 0.
         round_: the convention's rule, or how it rounded one element.
     """
-    return Program(_code(fmt, c, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5})
+    return Program(_code(fmt, c, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5, "d": c.scale.divisor})
 
 
 @lru_cache(maxsize=1024)
@@ -79,19 +78,19 @@ def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterato
     kernel, dtype = KERNELS[c.coding.kernel], DTYPE[c.coding.coding_dtype]
     source = c.source("kernel")
     if c.scale.center == "mean":
-        yield ProgramLine("x", _X - _MEAN, dtype, "the mean is subtracted", c.source("center"))
+        yield ProgramLine("x", X - _MEAN, dtype, "the mean is subtracted", c.source("center"))
     if c.scale.divisor != 1:
-        yield ProgramLine("x", _X / c.scale.divisor, dtype, "x is divided first", c.source("divisor"))
-    divisor: Expression = _S
-    for line in _divisor(c, dtype, stored):
-        divisor = DIVISOR
-        yield line
+        yield ProgramLine("x", X / Name("d"), dtype, "x is divided first", c.source("divisor"))
+    factor = [*_divisor(c, dtype, stored)]
+    divisor = DIVISOR if factor else S
     if kernel.inverse:
         # a float32 s has a float32 1/s in float64 too
         of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
-        yield ProgramLine("1/s", Number(1.0) / divisor, of_inverse, "", source)
+        factor.append(ProgramLine("1/s", Number(1.0) / divisor, of_inverse, "", source))
     for at, step in enumerate(chain(kernel.unrounded)):
-        of = step.operation(U if at else _X, *step.operands[1:])
+        of = step.operation(U if at else X, *step.operands[1:])
+        if of.names & {"s", "1/s"}:  # once, since that is one operation
+            yield from factor
         yield ProgramLine("u", renamed(of, "s", divisor), dtype, "", source)
     last = U
     if fmt.has_zero_point:
@@ -109,26 +108,31 @@ def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterato
 
 def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[ProgramLine]:
     """Compute what stands for s where x is divided, where that is not s."""
-    storage, s = c.storage, _S
+    storage, s = c.storage, S
     if storage.min_divisor:
         why = "the smallest divisor"
         yield ProgramLine("divisor", MAXIMUM(s, storage.min_divisor), dtype, why, c.source("min_divisor"))
         s = DIVISOR
     if storage.e8m0_min_as:
-        of = Where(EQUAL(s, _LEAST_STORED), 1, Number(storage.e8m0_min_as), s)
+        of = Where(EQUAL(s, _LEAST_STORED), 1, Number(storage.e8m0_min_as), s, "since s is 2^-127")
         yield ProgramLine("divisor", of, dtype, "the smallest scale", c.source("e8m0_min_as"))
         s = DIVISOR
     if stored and storage.zero_scale == "zero_codes":
-        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s)
-        yield ProgramLine("divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale"))
+        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
+        yield ProgramLine(
+            "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")
+        )
 
 
 def _value(c: Convention, decoding: str, small: bool) -> Iterator[ProgramLine]:
     dtype, last = (DTYPE[name] for name in (c.decoding.decoding_dtype, c.decoding.value_dtype))
-    if small and decoding == "scaled" and dtype.itemsize == 2:
-        yield ProgramLine("q", _Q - _Z, None, "an integer, which is exact")
-        yield ProgramLine("x̂", _Q * _S + _MEAN, dtype, "", c.source("decoding"))
-    else:
+    # in float32 one line of a trace, else one for each result that is rounded
+    steps = chain(DECODINGS[decoding]) if dtype in HALF else ()
+    for at, step in enumerate(steps):
+        of = step.operation(Name("x̂") if at else step.operands[0], *step.operands[1:])
+        exact = small and decoding == "scaled" and not at
+        yield ProgramLine("x̂", of, None if exact else dtype, "", c.source("decoding"))
+    if not steps:
         yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", c.source("decoding"))
     if last not in (dtype, torch.float32):
         yield ProgramLine("x̂", Name("x̂"), last, "the value is cast", c.source("value_dtype"))

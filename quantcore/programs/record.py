@@ -3,31 +3,45 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.expressions import (
+    ATOM,
+    CLAMP,
+    LOOSE,
+    MAXIMUM,
+    PRODUCT,
+    WRAP,
+    Applied,
     BlockStep,
     Element,
     Expression,
     Name,
     Term,
+    Text,
+    Value,
     Where,
     bind,
     in_dtype,
+    named,
+    of_number,
     placed,
     run,
     step_of,
+    text_of,
+    to,
     without,
     written,
 )
 
 _Steps = list[tuple[str, BlockStep, tuple[str, ...]]]
 _Known = Callable[[str], Term | None]
-_HALF = (torch.bfloat16, torch.float16)
+HALF = (torch.bfloat16, torch.float16)
+_BOUNDS = (MAXIMUM, CLAMP, WRAP)
 _ON_NUMBERS: Mapping[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -53,6 +67,33 @@ class ProgramLine:
         if isinstance(self.of, Where):
             of = f"{written(self.of.then)} if {written(self.of.test)} else {of}"
         return f"{self.name} = {of}" + (f"  # {said.replace('torch.', '')}" if said else "")
+
+
+class ReadLine(NamedTuple):
+    """A line read for one element: as it is written with its result in float32, and its result in the line's dtype."""
+
+    line: ProgramLine
+    term: Term
+    value: Value
+
+    @property
+    def name(self) -> str:
+        """What the line binds."""
+        return self.line.name
+
+    @property
+    def text(self) -> str:
+        """How its result is computed from numbers, with what is said of them."""
+        rounded, exact = "", self.term.value
+        if text_of(exact) != text_of(self.value):
+            dtype = str(self.line.dtype).removeprefix("torch.")
+            rounded = f"{text_of(exact)} → {text_of(self.value)} in {dtype}"
+        formula = "" if rounded and self.term.numbers.text == text_of(exact) else self.term.numbers.text
+        return ", ".join(filter(None, (formula, self.term.note, rounded)))
+
+
+def _wide(term: Term) -> Term:
+    return replace(term, value=np.float64(term.value))
 
 
 class Program:
@@ -100,9 +141,15 @@ class Program:
         return name in self._last
 
     def changed(self, name: str, of: Expression, why: str) -> "Program":
-        """Return the program with another expression in the last line that binds a name: what if it were so."""
-        old = self.line(name)
-        lines = (replace(line, of=of, why=why, source="") if line is old else line for line in self.lines)
+        """Return the program with another expression in the last line that binds a name: what if it were so.
+
+        A name that the program starts from is changed before the first line: ``of`` is computed from what is given.
+        """
+        if name in self.given:
+            lines = (ProgramLine(name, of, why=why), *self.lines)
+        else:
+            old = self.line(name)
+            lines = tuple(replace(one, of=of, why=why, source="") if one is old else one for one in self.lines)
         return Program(lines, self.given, self.constants, self.integers)
 
     def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:
@@ -129,7 +176,9 @@ class Program:
         bind(steps, found)
         return [found.get(name) for name in wanted]
 
-    def write(self, name: str, numbers: Mapping[str, Tensor | float | None], out: Tensor | None = None) -> Any:
+    def write(
+        self, name: str, numbers: Mapping[str, Tensor | float | None], out: Tensor | None = None
+    ) -> Any:
         """Return the result of a name for elements, computed in memory that is given; see `expressions.run`.
 
         Args:
@@ -137,21 +186,61 @@ class Program:
                 then not computed.
         """
         absent = tuple(one for one, number in numbers.items() if number is None)
+        return run(self.whole(name, tuple(numbers), absent), {**self.constants, **numbers}, out)
+
+    def whole(self, name: str, numbers: tuple[str, ...], absent: tuple[str, ...] = ()) -> Expression:
+        """Return the result of a name as one expression of numbers by these names and constants; see `write`."""
         key = (name, *numbers, *absent)
         expression = self._whole.get(key)
         if expression is None:
             known = frozenset(numbers) - set(self.given)
-            expression = Name(name) if name in numbers else self._expanded(self.line(name), known, absent)
+            as_given = name in known or not self.binds(name)
+            expression = Name(name) if as_given else self._expanded(self.line(name), known, absent)
             self._whole[key] = expression
-        return run(expression, {**self.constants, **numbers}, out)
+        return expression
 
     def _expanded(self, line: ProgramLine, known: frozenset[str], absent: tuple[str, ...]) -> Expression:
         """Return a line in what is known; that is taken in the dtype that it has."""
         before = {name: own for name, own in self._before[line].items() if name not in known}
         of = without(line.of, *absent) if line.of.names.intersection(absent) else line.of
-        if line.dtype in _HALF:  # other memory is as wide
+        if line.dtype in HALF:  # other memory is as wide
             of = in_dtype(of, line.dtype, {name: own.dtype for name, own in before.items() if own.dtype})
         return placed(of, {name: self._expanded(own, known, absent) for name, own in before.items()})
+
+    def readings(self, known: Mapping[str, Term], absent: Collection[str] = ()) -> list[ReadLine]:
+        """Return the lines, read for one element, without those of known numbers, and bounds that change nothing.
+
+        Args:
+            known: what the program starts from, and other numbers that are known.
+            absent: names of numbers that are absent, so that nothing is added or subtracted.
+        """
+        terms = {name: named(name, np.float32(value)) for name, value in self.constants.items()} | dict(known)
+        found, of_elements = [], {"x", "q"}
+        for line in self.lines:
+            if line.name in known and line.name not in self.given:
+                continue
+            of = without(line.of, *absent) if line.of.names.intersection(absent) else line.of
+            read = terms if line.dtype != torch.float64 else {one: _wide(terms[one]) for one in of.names}
+            term = Element(read.__getitem__).of(of)
+            value = term.value
+            if line.dtype in HALF:
+                narrow = to(line.dtype).on_numbers
+                value = narrow(Element(terms.__getitem__, narrow=narrow).of(of).value)
+            if isinstance(of, Where | Name) or (isinstance(of, Applied) and of.operation in _BOUNDS):
+                (operand,) = of.names
+                if text_of(value) == text_of(terms[operand].value):
+                    terms[line.name] = terms[operand]
+                    continue
+            found.append(ReadLine(line, term, value))
+            names, numbers = Text(line.name, PRODUCT if "/" in line.name else ATOM), of_number(value)
+            if of.names & of_elements:  # it is written as it is computed, and begins the next line
+                of_elements = of_elements | {line.name}
+                names, numbers = (
+                    Text(term.names.text, LOOSE if line.name in self.given else term.names.binds),
+                    Text(numbers.text),
+                )
+            terms[line.name] = Term(names, numbers, names, value)
+        return found
 
     def _compiled(self, wanted: tuple[str, ...], numbers: tuple[str, ...], given: torch.dtype) -> _Steps:
         dtypes, steps = dict.fromkeys(numbers, given), []
@@ -188,6 +277,6 @@ class Program:
             return replace(found, value=kind(found.value))
 
         found = Element(term).of(line.of)
-        if line.dtype in _HALF:
+        if line.dtype in HALF:
             found = replace(found, value=Element(term).of(in_dtype(line.of, line.dtype, {})).value)
         return found

@@ -33,8 +33,13 @@ class Dequantizer(NamedTuple):
     @property
     def is_product(self) -> bool:
         """Whether a value is (q - z) · s in float32."""
-        line = self.program.line("x̂")
-        return line.of is DECODINGS["scaled"] and line.dtype == torch.float32 and self.center is None
+        (line, *more) = self.program.lines
+        return (
+            line.of is DECODINGS["scaled"]
+            and line.dtype == torch.float32
+            and not more
+            and self.center is None
+        )
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
         """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
@@ -66,7 +71,12 @@ def _are_codes(params: QParams, fmt: Format) -> bool:
 
 
 def decode(
-    codes: Tensor, scale: Tensor, zero_point: Tensor | None, out: Tensor, fmt: Format, dequantizer: Dequantizer
+    codes: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None,
+    out: Tensor,
+    fmt: Format,
+    dequantizer: Dequantizer,
 ) -> Tensor:
     """Write (codes - zero_point) * scale into ``out``, float32; parameters broadcast, None is 0.
 
@@ -89,7 +99,9 @@ def unscale(
     out: Tensor | None = None,
 ) -> Tensor:
     """Dequantize the values of codes, in place or into ``out``, float32."""
-    numbers = {"q": values, "s": scale, "z": zero_point, "mean": dequantizer.center, dequantizer.name: dequantizer.number}
+    numbers = {"q": values, "s": scale, "z": zero_point, "mean": dequantizer.center}
+    if dequantizer.name:
+        numbers[dequantizer.name] = dequantizer.number
     found: Tensor = dequantizer.program.write("x̂", numbers, values if out is None else out)
     return found
 

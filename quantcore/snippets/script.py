@@ -85,6 +85,7 @@ class Language:
     equal_with_nan: str
     flatten: str
     to_bytes: str
+    to_float32: str
     count: str
 
 
@@ -94,6 +95,7 @@ TORCH = Language(
     "torch.testing.assert_close({name}, {expected}, rtol=0, atol=0, equal_nan=True)",
     "{name}.flatten()",
     '{name}.numpy().astype("{dtype}").tobytes()',
+    "{name}.float() + 0.0",
     "{name}.numel()",
 )
 NUMPY = Language(
@@ -102,6 +104,7 @@ NUMPY = Language(
     "np.testing.assert_array_equal({name}, {expected})",
     "np.ravel({name})",
     '{name}.astype("{dtype}").tobytes()',
+    "np.asarray({name}, np.float32) + np.float32(0)",
     "np.size({name})",
 )
 

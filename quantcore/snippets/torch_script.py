@@ -4,6 +4,7 @@
 The order of operations is that of `quantize`, so the codes are bit-identical.
 """
 
+import torch
 from torch import Tensor
 
 from quantcore.conventions import DECODINGS, KERNELS, OF_RANGE, SPLIT, STAGES, TEXTBOOK, ZERO_POINTS
@@ -54,6 +55,11 @@ qmin, qmax = {{ fmt.qmin }}, {{ fmt.qmax }}
 
 {% if flat %}
 x = x.flatten()  # groups continue across rows
+{% endif %}
+{% if widened %}
+x = x.float()  # {{ widened }} computes in float32
+{% endif %}
+{% if flat or widened %}
 
 {% endif %}
 {% if given %}
@@ -126,7 +132,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     Raises:
         QuantError: the rounding is stochastic.
     """
-    fmt, convention = result.scheme.format, result.scheme.rules
+    fmt, convention = result.scheme.format, result.computed.rules
     coding, nonfinite = convention.coding, convention.nonfinite
     zero_scales = result.scales is not None and bool((result.scale == 0).any())
     divisor = "divisor" if zero_scales else scale
@@ -136,7 +142,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     code = kernel.code(rule) if zero_point else without(kernel.code(rule), "z")
     rounded = written(code, "torch", {"s": divisor, "1/s": "inverse", "z": zero_point, "½": "0.5"})
     leaves_integers = not convention.refuses_nonfinite and may_leave_integers(
-        result.x, result.params, result.scheme, convention
+        result.x, result.params, result.computed, convention
     )
     wraps = coding.overflow == "wrap"
     far = wraps and bool(result.x.abs().max().double() / result.scale.abs().min() > _CAST_LIMIT / 2)
@@ -180,11 +186,13 @@ def arithmetic(result: Quantized) -> str:
     _check_supported(result)
     scale, zero_point = _names(result)
     given, shape = _is_given(result), tuple(result.x.shape)
+    in_float32 = result.computed.rules.coding.coding_dtype == "float32"
     return render(
         _ARITHMETIC,
         fmt=result.scheme.format,
         flat=result.blocked_shape != shape,
         shape=shape,
+        widened=result.scheme.convention.name if in_float32 and result.dtype != torch.float32 else "",
         given=_given(result) if given else "",
         percentile=isinstance(result.scheme.range_setting, Percentile),
         low_high="" if given else low_high(result),
@@ -193,12 +201,26 @@ def arithmetic(result: Quantized) -> str:
         zero_point=zero_point,
         spread=spread_source(result),
         codes=codes_source(result, scale, zero_point),
-        x_hat=written(
-            without(DECODINGS["scaled"], "mean", *([] if zero_point else ["z"])),
-            "torch",
-            {"q": "codes.float()", "s": scale, "z": zero_point},
-        ),
+        x_hat=_x_hat(result, scale, zero_point),
     )
+
+
+def _x_hat(result: Quantized, scale: str, zero_point: str) -> str:
+    """Return the expression that dequantizes, in which torch rounds each operation to the dtype of its tensors."""
+    rules = result.computed.rules.decoding
+    dtype, own = getattr(torch, rules.decoding_dtype), _scale_dtype(result)
+    q = "codes.float()" if dtype == torch.float32 else f"codes.to({dtype})"
+    # of several scales, torch takes the dtype into account; one number has that of the other operand
+    s = scale if own == dtype or not _short(result.scale).ndim else f"{scale}.to({dtype})"
+    found = written(
+        without(DECODINGS["scaled"], "mean", *([] if zero_point else ["z"])), "torch", {"q": q, "s": s, "z": zero_point}
+    )
+    return found if rules.value_dtype == rules.decoding_dtype else f"({found}).to({result.value_dtype})"
+
+
+def _scale_dtype(result: Quantized) -> torch.dtype:
+    """Return the dtype of scales in the script: float32 unless codes are computed in another."""
+    return torch.float32 if result.computed.rules.coding.coding_dtype == "float32" else result.scale_dtype
 
 
 def _check_supported(result: Quantized) -> None:
@@ -213,7 +235,7 @@ def _check_supported(result: Quantized) -> None:
         what = "uses codes chosen by its search"
     elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
         what = "computes codes with scales that differ from the stored ones"
-    elif not result.dequantizer.is_product:
+    elif result.dequantizer.program.lines[0].of is not DECODINGS["scaled"] or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
     else:
         return
@@ -222,7 +244,7 @@ def _check_supported(result: Quantized) -> None:
 
 def _is_given(result: Quantized) -> bool:
     """Tell whether parameters are numbers: not the textbook's, or of a range that `low_high` can't write."""
-    rules, of_codes = result.scheme.rules, ("coding", "nonfinite")
+    rules, of_codes = result.computed.rules, ("coding", "nonfinite")
     differs = any(
         getattr(rules, stage) != getattr(TEXTBOOK, stage) for stage in STAGES if stage not in of_codes
     )
@@ -240,7 +262,7 @@ def _given(result: Quantized) -> str:
     return render(
         _GIVEN,
         who=_source(result.scheme),
-        scale=array_source(_short(result.scale)),
+        scale=array_source(torch.from_numpy(_short(result.scale)).to(_scale_dtype(result))),
         zero_point=""
         if not zero_point.any()
         else int(zero_point)
@@ -267,7 +289,7 @@ def _short(parameters: Tensor) -> Array:
 
 def _parameters(result: Quantized) -> str:
     """Return lines that compute scale and zero_point from the range."""
-    fmt, rules, symmetric = result.scheme.format, result.scheme.rules, result.scheme.symmetric
+    fmt, rules, symmetric = result.scheme.format, result.computed.rules, result.scheme.symmetric
     low, high = result.params.low, result.params.high
     names = {"max|x|": "high", "N": "(qmax - qmin)", "s": "scale"}
     assert low is not None

@@ -1,27 +1,19 @@
 """A trace as lines of arithmetic, one operation per line."""
 
-import math
-from dataclasses import replace
-
-import numpy as np
-import torch
-
-from quantcore.conventions import DECODINGS
-from quantcore.expressions import ADD, Applied, Name, Term, Text, chain, without
+from quantcore.conventions import Z
+from quantcore.expressions import ADD, MAXIMUM, Applied
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
+from quantcore.programs import ReadLine
 from quantcore.tracing.record import ElementNumbers, Step
 from quantcore.tracing.searches import search_steps
 from quantcore.tracing.text import (
     code_formula,
-    dividend,
     factor_formula,
-    formula,
     largest,
     number,
     rule,
     scale_formula,
     signed,
-    term,
     zero_point_formula,
 )
 
@@ -37,63 +29,47 @@ class Trace(ElementNumbers):
         if isinstance(fmt, IntFormat):
             steps.append(Step("zero point z", zero_point_formula(self), number(self.zero_point)))
             if self.overflow != "searched":
-                steps += [*_before_rounding(self), *_to_code(self)]
+                steps += _lines(self)
             steps.append(Step(*code_formula(self), number(self.code)))
         else:
-            steps += [*_before_rounding(self), *_to_value(self, fmt)]
-        steps.append(Step("dequantized x̂", _dequantized(self), number(self.dequantized)))
+            steps += [*_lines(self), *_to_value(self, fmt)]
+        steps += _dequantized(self)
         error = f"{number(self.x)} - {signed(self.dequantized)}"
         return [*steps, Step("error x - x̂", error, number(self.error))]
 
 
-def _before_rounding(t: ElementNumbers) -> list[Step]:
-    """Return the steps from x to the value that is rounded."""
-    steps, x = [], number(t.x)
-    if t.center is not None:
-        steps.append(Step("x - mean", f"{x} - {signed(t.center)}", number(t.operand)))
-    elif t.convention.scale.divisor != 1:
-        steps.append(Step("x / d", f"{x} / {number(t.convention.scale.divisor)}", number(t.operand)))
-    last = replace(term("", t.operand, first=True), names=Text(dividend(t)))
-    for operation in chain(t.kernel.unrounded if t.scheme.format.has_zero_point else t.kernel.quotient):
-        if operation.operation is ADD and t.kernel.adds_z_last and not t.shift:
-            continue  # a 0 is not added
-        if "1/s" in operation.names - operation.operands[0].names:
-            assert t.factor is not None
-            steps.append(Step("1/s", factor_formula(t), number(t.factor)))
-        found, value = _rounded(_applied(operation, last, t), t)
-        text = ", ".join(filter(None, (found.numbers.text, found.note)))
-        steps.append(Step(found.names.text.strip(), text, value))
-        last = replace(found, numbers=Text(value), note="")
+def _lines(t: ElementNumbers) -> list[Step]:
+    """Return a step for each line from x to the value that is rounded, and to the code before it is brought into the format.
+
+    A line that changes nothing is left out.
+    """
+    steps, before = [], ""
+    for line in t.coding:
+        of = line.line.of
+        names = line.term.names.text
+        if line.name == "x":
+            steps.append(Step(names, line.text, number(float(line.value))))
+        elif line.name == "divisor":
+            steps.append(Step("divisor", line.text, number(float(line.value))))
+        elif line.name == "u" and not is_bound(line):
+            assert isinstance(of, Applied)
+            if of.operation is ADD and of.operands[1] is Z and not t.shift:
+                continue
+            if any("1/s" in operand.names for operand in of.operands):
+                assert t.factor is not None
+                steps.append(Step("1/s", factor_formula(t), number(t.factor)))
+            steps.append(Step(names.removeprefix(before).strip(), line.text, number(float(line.value))))
+        elif line.name == "v" and of.names == {"u"}:
+            steps.append(Step("round", f"round({number(t.unrounded)}), {rule(t)}", number(float(line.value))))
+        elif line.name == "v" and not is_bound(line) and t.shift:
+            steps.append(Step("+ z", line.text, number(float(line.value))))
+        before = names
     return steps
 
 
-def _rounded(found: Term, t: ElementNumbers) -> tuple[Term, str]:
-    """Return a result with its rounding to the dtype in which codes are computed, and as text."""
-    dtype, exact = t.convention.coding.coding_dtype, float(found.value)
-    value = np.float32(torch.tensor(exact).to(getattr(torch, dtype)).float())
-    if dtype in ("float32", "float64") or value == exact:
-        return found, number(exact)
-    note = f"rounded to {dtype}" + f", {found.note}" * bool(found.note)
-    text = Text(f"{found.numbers.text} = {number(exact)}")
-    return replace(found, numbers=text, value=value, note=note), number(float(value))
-
-
-def _applied(operation: Applied, last: Term, t: ElementNumbers) -> Term:
-    """Return the operation on the result of the one before; what is added has a line of its own."""
-    before = replace(last, names=Text("")) if operation.operation is ADD else last
-    numbers: dict[str, float | Term | None] = {"before": before, "z": t.shift, "s": t.coded_scale, "1/s": t.factor, "½": 0.5}
-    return formula(operation.operation(Name("before"), *operation.operands[1:]), numbers)
-
-
-def _to_code(t: ElementNumbers) -> list[Step]:
-    steps = [Step("round", f"round({number(t.unrounded)}), {rule(t)}", number(t.rounded))]
-    if t.shift and not t.kernel.shift_first:
-        text = f"{number(t.rounded)} + {signed(t.shift)}"
-        exact = float(np.float32(t.rounded) + np.float32(t.shift))
-        if t.shifted != exact and not math.isnan(exact):
-            text += f" = {number(exact)}, rounded to {t.convention.coding.coding_dtype}"
-        steps.append(Step("+ z", text, number(t.shifted)))
-    return steps
+def is_bound(line: ReadLine) -> bool:
+    """Whether a line is the least of an unclamped value."""
+    return isinstance(line.line.of, Applied) and line.line.of.operation is MAXIMUM and line.name in ("u", "v")
 
 
 def _to_value(t: ElementNumbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
@@ -119,28 +95,18 @@ def _to_value(t: ElementNumbers, fmt: FloatFormat | CodebookFormat) -> list[Step
     return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]
 
 
-def _dequantized(t: ElementNumbers) -> str:
-    words = {
-        "divided": "the stored 1/s",
-        "of_largest": f"{largest(t)} and 1 / {number(t.scheme.format.symmetric_max)}",
-    }.get(t.decoding, "")
+def _dequantized(t: ElementNumbers) -> list[Step]:
+    """Return a step for each line from the code to x̂; where each result is rounded, that is one for each operation."""
+    *before, last = t.decoding
+    steps = [Step(line.term.names.text, line.text, number(float(line.value))) for line in before]
+    known = frozenset().union(*(line.line.of.names for line in t.decoding))
+    words = ["the stored 1/s"] if "1/s" in known else []
+    if "max|x|" in known:
+        words = [f"{largest(t)} and 1 / {number(t.scheme.format.symmetric_max)}"]
     if t.center is not None:
-        words = f"{words} and the mean" if words else "the mean"
-    dtype, last = t.convention.decoding.decoding_dtype, t.convention.decoding.value_dtype
-    rounded = f"each result rounded to {dtype}" if dtype != "float32" else f"rounded to {last}" if last != dtype else ""
-    words = "; ".join(filter(None, (words, rounded)))
-    return ", ".join(filter(None, (_scaled_back(t), words)))
-
-
-def _scaled_back(t: ElementNumbers) -> str:
-    integer = t.scheme.format.has_zero_point
-    numbers: dict[str, float | Term | None] = {
-        "q": term("q", t.code if integer else t.rounded, first=integer), "s": t.scale, "z": t.zero_point,
-        "1/s": t.decoded_with, "max|x|": t.decoded_with, "1/max": t.constant, "mean": t.center,
-    }  # fmt: skip
-    present = {"z": t.zero_point or t.decoding == "shifted", "mean": t.center is not None}
-    value = without(DECODINGS[t.decoding], *(name for name, given in present.items() if not given))
-    return formula(value, numbers).numbers.text
+        words.append("the mean")
+    text = ", ".join(filter(None, (last.text, " and ".join(words))))
+    return [*steps, Step("dequantized x̂", text, number(t.dequantized))]
 
 
 def _bits(fmt: FloatFormat, code: int) -> str:

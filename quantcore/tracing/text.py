@@ -9,14 +9,19 @@ import numpy as np
 from quantcore.conventions import ZERO_POINTS, SchemeFacts
 from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
 from quantcore.numerics import WORDS, decimal
-from quantcore.programs import Program, parameters_program
+from quantcore.programs import HALF, Program, parameters_program
 from quantcore.range_setting import Stored
 from quantcore.scheme import facts_of
 from quantcore.tracing.record import ElementNumbers
 
 number = decimal  # how a trace writes a number
 _NONE = Text("")
-_FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
+_FIRST = (
+    "high",
+    "max|x|",
+    "extreme",
+    "qmin",
+)  # no formula has them where a negative number needs parentheses
 
 
 def signed(value: float) -> str:
@@ -28,7 +33,8 @@ def term(name: str, value: float | None, first: bool = False) -> Term:
     """Return a number of a line under its name; ``first``: it begins the line, so that it needs no parentheses."""
     assert value is not None
     names = Text(name, PRODUCT if "/" in name else ATOM)
-    return Term(names, Text(number(value), LOOSE if value < 0 and not first else ATOM), names, np.float32(value))
+    numbers = Text(number(value), LOOSE if value < 0 and not first else ATOM)
+    return Term(names, numbers, names, value if isinstance(value, np.float64) else np.float32(value))
 
 
 def rule(t: ElementNumbers) -> str:
@@ -61,10 +67,10 @@ def factor_formula(t: ElementNumbers) -> str:
         return said(line(t, "1/s"))
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
-    if t.factor == 0 and t.coded_scale == 0:
-        return "0, since the scale is stored as 0"
-    text = f"1 / {signed(t.coded_scale)}, {c.coding.coding_dtype}"
-    if number(t.coded_scale) == number(t.scale):  # compared as text, NaN equals itself
+    own = next(line for line in t.coding if line.name == "1/s")
+    text = own.text if own.line.dtype in HALF else f"{own.text}, {str(own.line.dtype).removeprefix('torch.')}"
+    # compared as text, NaN equals itself
+    if number(t.coded_scale) == number(t.scale) or any(line.name == "divisor" for line in t.coding):
         return text
     if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
         return f"{text}; the scale before it is stored"
@@ -86,7 +92,9 @@ def formula(
     return Element(read).of(expression)
 
 
-def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
+def with_numbers(
+    expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None
+) -> str:
     """Return a formula in symbols, then with numbers."""
     return said(formula(expression, numbers, names))
 

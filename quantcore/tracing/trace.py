@@ -8,19 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Convention, Kernel
+from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, in_dtype, run
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
-from quantcore.programs import code_program, factor_of
-from quantcore.qparams import decode
+from quantcore.programs import ReadLine, code_program
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
 from quantcore.tracing.searches import searched
-from quantcore.tracing.steps import Trace
+from quantcore.tracing.steps import Trace, is_bound
+from quantcore.tracing.text import term
 
 Slices = tuple[slice, ...]
 
@@ -49,95 +48,97 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     inside = at if blocked == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)
     position = tuple(i // b for i, b in zip(inside, result.block, strict=True))
     place = tuple(slice(p, p + 1) for p in position)
-    record = scheme.rules
-    convention = convention_of(record, Region((), place, ()), scheme.granularity, blocked)
-    low, high, raw = (None if p is None else float(p[place]) for p in (params.low, params.high, params.raw))
-    x, code = result.x[at].reshape(1), int(result.codes[at])
-    numbers = _coded(result, x, code, place, convention)
-    dequantizer = result.dequantizer.at(lambda number: number[place].reshape(1))
-    z = params.zero_point[place].reshape(1).to(torch.float32)
-    scale, stored = params.scale[place].reshape(1), result.codes[at].reshape(1)
-    x_hat = decode(stored, scale, z if bool(z) else None, torch.empty(1), scheme.format, dequantizer)
-    return Trace(
-        index=at,
-        scheme=scheme,
-        convention=convention,
-        block=position,
-        bounds=block_bounds(blocked, result.block, position),
-        low=low,
-        high=high,
-        x=float(x),
-        scale=float(params.scale[place]),
-        raw_scale=raw,
-        zero_point=params.zero_point[place].item(),
-        replaced=params.replaced is not None and bool(params.replaced[place]),
-        **numbers,
-        code=code,
-        center=None if params.center is None else float(params.center),
-        decoding={"1/s": "divided", "max|x|": "of_largest"}.get(dequantizer.name, "shifted" if record.zero_point.is_min else "scaled"),
-        decoded_with=None if dequantizer.number is None else float(dequantizer.number),
-        constant=dequantizer.program.constants["1/max"],
-        dequantized=float(x_hat),
-        error=float(x - x_hat),
-        search=searched(result, position, inside),
-    )
+    convention = convention_of(scheme.rules, Region((), place, ()), scheme.granularity, blocked)
+    code = int(result.codes[at])
+    known = {
+        name: None if tensor is None else tensor[place].item()
+        for name, tensor in (
+            ("low", params.low), ("high", params.high), ("raw", params.raw), ("s", params.scale), ("z", params.zero_point),
+            ("replaced", params.replaced),
+        )
+    }  # fmt: skip
+    mean = None if params.center is None else float(params.center)
+    known |= {"x": float(result.x[at]), "mean": mean, "q": code, "replaced": bool(known["replaced"])}
+    coding = _code_lines(result, known, at, place, convention)
+    found, overflow = _coded(result, coding, known, convention)
+    known |= found
+    decoding = _value_lines(result, known, place)
+    known["x̂"] = float(decoding[-1].value)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error, last = np.float64(known["x"]) - np.float64(known["x̂"]), decoding[-1].value
+        known["error"] = float(error if isinstance(last, np.float64) else np.float32(error))
+    bounds, search = block_bounds(blocked, result.block, position), searched(result, position, inside)
+    return Trace(at, scheme, convention, position, bounds, known, coding, decoding, overflow, search)
 
 
-def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
-    """Compute the numbers from x to the code, in the order of the convention's kernel."""
-    params, scheme, kernel = result.params, result.computed, KERNELS[convention.coding.kernel]
-    scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, scheme))
-    inverse = None if params.inverse is None else params.inverse[place].reshape(1)
-    zero = params.raw is not None and inverse is None
-    program, of_scale = (code_program(scheme.format, convention, stored=stored) for stored in (zero, False))
-    numbers = {"s": scale} if inverse is None else {"s": scale, "1/s": inverse}
-    s = program.write(factor_of(program), numbers)
-    coded_scale = s if not kernel.inverse else of_scale.write("divisor", numbers) if of_scale.binds("divisor") else scale
-    operand = (x if params.center is None else x - params.center) / convention.scale.divisor
-    integer = isinstance(scheme.format, IntFormat)
-    round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z)) if integer else half_even
-    found = replay(kernel, operand, s, z, round_, getattr(torch, convention.coding.coding_dtype))
-    storage, is_zero = convention.storage, float(params.scale[place]) == 0
+def _code_lines(
+    result: Quantized, known: dict[str, Any], at: tuple[int, ...], place: Slices, convention: Convention
+) -> tuple[ReadLine, ...]:
+    """Read the lines from x to the code; adds the divisor, 1/s and the zero point that they take to what is known."""
+    params, fmt, kernel = result.params, result.scheme.format, KERNELS[convention.coding.kernel]
+    s, z = (_number(p[place]) for p in coded_with(params, result.computed))
+    inverse = None if params.inverse is None or not kernel.inverse else _number(params.inverse[place])
+    round_ = _rounding_of(result, known["q"], 0.0 if kernel.shift_first else z) if fmt.has_zero_point else half_even
+    is_stored = params.raw is not None and params.inverse is None
+    program = code_program(fmt, convention, stored=is_stored, round_=round_)
+    terms = {"x": term("x", _number(result.x[at]), first=True), "s": term("s", s), "z": term("z", z)}
+    absent = [] if known["mean"] is not None else ["mean"]
+    if known["mean"] is not None:
+        terms["mean"] = term("mean", known["mean"])
+    if inverse is not None:
+        terms["1/s"] = term("1/s", inverse)
+    lines = program.readings(terms, absent)
+    bound = {line.name: float(line.value) for line in lines}
+    known |= {"divisor": bound.get("divisor", s), "shift": z, "1/s": bound.get("1/s", inverse)}
+    return tuple(lines)
+
+
+def _coded(
+    result: Quantized, coding: tuple[ReadLine, ...], known: dict[str, Any], convention: Convention
+) -> tuple[dict[str, Any], str | None]:
+    """Return the numbers of an element from the quotient to the code, and what became of a code that did not fit."""
+    scheme, kernel, code = result.computed, KERNELS[convention.coding.kernel], known["q"]
+    before = [line for line in coding if line.name == "u" and not is_bound(line)]
+    quotient = float(before[kernel.subtracts].value)
+    if kernel.fused:
+        quotient = float(np.float32(known["x"]) * np.float32(known["1/s"]))
+    found: dict[str, Any] = {
+        "quotient": quotient,
+        "summed": float(before[-1].value) if kernel.shift_first else None,
+    }
+    storage, is_zero = convention.storage, known["s"] == 0
     if storage.quantize_with == "searched" or (storage.zero_scale == "searched" and is_zero):
-        found |= dict.fromkeys(("quotient", "rounded", "shifted"), float(code))
-        found |= {"operand": float(x), "summed": None, "overflow": "searched"}
-    elif isinstance(scheme.format, IntFormat):
-        found["overflow"] = _overflow(found["shifted"], code, scheme)
+        return dict.fromkeys(("quotient", "rounded", "shifted"), float(code)) | {"summed": None}, "searched"
+    if isinstance(scheme.format, IntFormat):
+        rounded, *shifted = (float(line.value) for line in coding if line.name == "v")
+        found |= {"rounded": rounded, "shifted": shifted[-1] if shifted else rounded}
+        overflow = _overflow(found["shifted"], code, scheme)
     else:
-        found |= dict.fromkeys(("rounded", "shifted"), float(scheme.format.table[code]))
-        found |= {"summed": None, "overflow": _outside(found["quotient"], scheme)}
+        found |= dict.fromkeys(("rounded", "shifted"), float(scheme.format.table[code])) | {"summed": None}
+        overflow = _outside(quotient, scheme)
     if isinstance(scheme.range_setting, Stored) and _differs(found, code, scheme):
-        found["overflow"] = "stored"
-    taken = float(s) if kernel.inverse else None
-    return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
+        overflow = "stored"
+    return found, overflow
 
 
-def replay(
-    kernel: Kernel,
-    x: Tensor,
-    s: Tensor,
-    z: Tensor,
-    round_: Rounding = half_even,
-    dtype: torch.dtype = torch.float32,
-) -> dict[str, Any]:
-    """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it.
+def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tuple[ReadLine, ...]:
+    """Read the lines from the code to x̂."""
+    dequantizer, fmt = result.dequantizer, result.scheme.format
+    q = known["q"] if isinstance(fmt, IntFormat) else float(fmt.table[known["q"]])
+    terms = {"q": term("q", q, first=isinstance(fmt, IntFormat)), "s": term("s", _number(result.scale[place]))}
+    given = {"z": _number(result.params.zero_point[place]), "mean": known["mean"]}
+    if dequantizer.number is not None:
+        given[dequantizer.name] = _number(dequantizer.number[place])
+    absent = [name for name, value in given.items() if value is None]
+    if not known["z"] and not result.computed.rules.zero_point.is_min:
+        absent.append("z")
+    terms |= {name: term(name, value) for name, value in given.items() if name not in absent}
+    return tuple(dequantizer.program.readings(terms, absent))
 
-    Args:
-        dtype: what each operation is rounded to.
-    """
-    numbers: dict[str, Any] = {name: np.float32(float(t)) for name, t in (("x", x), ("s", s), ("1/s", s), ("z", z))} | {"½": 0.5}
 
-    def value(expression: Expression) -> float:
-        return float(run(in_dtype(expression, dtype, {}), numbers))
-
-    with np.errstate(all="ignore"):
-        return {
-            "operand": float(x),
-            "quotient": value(kernel.divided),
-            "summed": value(kernel.unrounded) if kernel.shift_first else None,
-            "rounded": value(kernel.rounded(round_)),
-            "shifted": value(kernel.code(round_)),
-        }
+def _number(tensor: Tensor) -> float:
+    """Return a number, float64 if it is one of float64."""
+    return np.float64(tensor.item()) if tensor.dtype == torch.float64 else float(tensor)
 
 
 def _rounding_of(result: Quantized, code: int, added: float) -> Rounding:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 from page_rest import REST, SHOWN, at_rest
 from parts import Part, in_parts
 from playwright.sync_api import TimeoutError, expect
@@ -50,6 +51,37 @@ def expect_alert(app: Any, words: str) -> None:
     """Wait until this is the only alert; earlier ones may still be there for a moment."""
     expect(alert(app).filter(has_text=words)).to_be_visible()
     expect(alert(app)).to_have_count(1)
+
+
+def test_bfloat16(app: Any) -> None:
+    """Chosen beside the source, it is in the link and in history, and codes are the library's in bfloat16."""
+    x = np.random.default_rng(7).normal(size=(6, 8)).astype(np.float32)
+    scheme = "int8 symmetric per_channel min_max torchao"
+    half = torch.from_numpy(x).bfloat16()
+    codes, as_float32 = (qc.apply(v, qc.Scheme.parse(scheme)).codes for v in (half, half.float()))
+    assert not torch.equal(codes, as_float32)
+
+    def assert_half(other: Any) -> None:
+        wait_for(other, half.float().numpy())
+        np.testing.assert_array_equal(other.map("codes"), codes.numpy())
+        expect(other.page.get_by_text("rounded to bfloat16: 48 of 48 values changed")).to_be_visible()
+
+    app.open(src="paste", t=tensors.encode(x), bits="8", per="channel", library="torchao")
+    assert_codes(app, x, scheme)
+    app.choose("dtype", "bfloat16")
+    assert_half(app)
+    app.expect_parameter("dtype", "bfloat16")
+    app.expect_parameter("t", tensors.encode(x))
+    app.page.reload()
+    assert_half(app)
+    other = app.beside(app.page.url)
+    assert_half(other)
+    other.close()
+    app.choose("dtype", "float32")
+    assert_codes(app, x, scheme)
+    app.expect_parameter("dtype", None)
+    app.page.go_back()
+    assert_half(app)
 
 
 @pytest.mark.slow  # tested without a browser

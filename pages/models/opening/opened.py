@@ -27,6 +27,9 @@ EXAMPLE = "example:"  # prefix of the addresses of shipped examples
 AGAIN = 600  # seconds; a URL is opened anew after at most this long
 MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and bytes that they may take
 HEADERS = 12  # memory that headers take once read, in multiples of their bytes; 100,000 tensors took 9
+# Bytes counted for a stored tensor at least, so that few large checkpoints are kept: it takes less, but each
+# object makes every collection of garbage longer, in which nobody is served; 100,000 tensors, by 0.1 s
+TENSOR = 3000
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 _handles = ByteCache(lambda: MOST_BYTES, entries=MOST)
@@ -83,9 +86,7 @@ class CheckpointLocation:
         key = f"{self.state} {_times_forgotten[self.state]}"
         read = read_here if self.is_shipped else guarded.open_checkpoint
         make = partial(opened, self.state, self.title, self.locate, progress, read)
-        # counting the objects of 100,000 tensors would take 5 s
-        size = lambda each: HEADERS * each.checkpoint.counter.total  # noqa: E731
-        found: OpenCheckpoint = _handles.get(key, "handle", make, check=turn.check, size=size)
+        found: OpenCheckpoint = _handles.get(key, "handle", make, check=turn.check, size=_counted)
         return found
 
     def forget(self) -> None:
@@ -93,6 +94,15 @@ class CheckpointLocation:
         if len(_times_forgotten) > 10_000:
             _times_forgotten.clear()
         _times_forgotten[self.state] += 1
+
+
+def _counted(opened: OpenCheckpoint) -> int:
+    """Return the bytes counted for an open checkpoint; to look at the objects of 100,000 tensors takes 5 s.
+
+    The largest alone is counted as no more than are kept: otherwise each run would read it again.
+    """
+    checkpoint = opened.checkpoint
+    return max(HEADERS * checkpoint.counter.total, min(TENSOR * len(checkpoint.release.stored), MOST_BYTES))
 
 
 def location_of(address: str, root: Path | None) -> CheckpointLocation:

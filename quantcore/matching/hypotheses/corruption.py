@@ -8,17 +8,20 @@ import dataclasses
 import itertools
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Convention, Kernel
+from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Kernel
+from quantcore.expressions import BlockStep, Expression, step_of
 from quantcore.formats import INT8, MAX_BITS, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.search_space import signed_bits
 from quantcore.mistakes import IN_CODES, MISTAKES, Stage
 from quantcore.numerics import as_float32, rounding
+from quantcore.programs import Program, code_program, factor_of
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
 from quantcore.scheme import Scheme
@@ -133,36 +136,48 @@ def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**choices))
 
 
-def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return the codes before the clamp: the kernel, run with mistakes.
+@lru_cache(maxsize=1024)
+def program_of(coding: CodingStage, kinds: Kinds = (), fmt: IntFormat = INT8) -> Program:
+    """Return how an element becomes a code where these mistakes are made; ``fmt``: for what follows v alone.
 
-    ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
+    It starts from x, s and z; from 1/s too, where the library stores it; and from s8, the scale of x in int8, if x is
+    quantized twice.
     """
-    z = mistaken_zero_point(kinds, z)
-    rules = [IN_CODES[kind].choices["rounding"] for kind in kinds if kind in ROUNDINGS]
-    rule = rounding([convention.coding.rounding, *rules][-1])
-    return KERNELS[convention.coding.kernel].run(x, s, z, torch.empty_like(x), rule)
+    mistakes = [IN_CODES[kind] for kind in kinds]
+    for mistake in mistakes:
+        coding = dataclasses.replace(coding, **mistake.choices)
+    convention = dataclasses.replace(TEXTBOOK, coding=coding)
+    found = code_program(fmt, convention, round_=rounding(coding.rounding))
+    for mistake in mistakes:
+        if mistake.step is not None:
+            name, of = mistake.step
+            found = found.changed(name, of(fmt), mistake.title)
+    return found
 
 
-def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:
-    """Return the zero_points that were used; ``z``: the correct ones."""
-    return next((use(z) for kind in kinds if (use := IN_CODES[kind].zero_point)), z)
+def of_blocks(program: Program, params: QParams) -> dict[str, Tensor]:
+    """Return what a program takes of each block, in block form: s or, if it multiplies, 1/s; and z."""
+    factor, number = factor_of(program), params.scale
+    if factor == "1/s":
+        number = program.write("1/s", {"s": number}) if params.inverse is None else params.inverse
+    return {factor: number, "z": params.zero_point.to(torch.float32)}
 
 
-def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
-    """Return the scales that were used; ``scale``: the correct ones."""
-    return next((use(scale) for kind in kinds if (use := IN_CODES[kind].scale)), scale)
+@lru_cache(maxsize=1024)
+def before_clamp(coding: CodingStage, kinds: Kinds, names: tuple[str, ...]) -> Expression:
+    """Return v as an expression of numbers by these names and ½."""
+    return program_of(coding, kinds).whole("v", names)
 
 
-def requantized(x: Tensor, scale: Tensor) -> Tensor:
-    """Return x quantized to int8 and dequantized with these symmetric scales, which broadcast against it."""
-    return torch.round(x / scale).clamp(-128, 127) * scale
+@lru_cache(maxsize=1024)
+def _after_clamp(coding: CodingStage, kinds: Kinds, fmt: IntFormat) -> BlockStep:
+    return step_of(program_of(coding, kinds, fmt).whole("q", ("v",)))
 
 
-def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
-    """Return the values clamped to the format, or treated as the mistakes do instead."""
-    fit = next((fit for kind in kinds if (fit := IN_CODES[kind].fit)), None)
-    return fit(values, fmt) if fit else values.clamp(fmt.qmin, fmt.qmax)
+def codes_of_values(values: Tensor, coding: CodingStage, kinds: Kinds, fmt: IntFormat) -> Tensor:
+    """Return the codes for the values before the clamp; the mistakes made before it change nothing."""
+    found: Tensor = _after_clamp(coding, kinds, fmt)({"v": values}, {})
+    return found
 
 
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
@@ -197,23 +212,31 @@ def _reinterpretations(codes: Tensor) -> list[Reinterpreted]:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelInputs:
-    """The inputs of a scheme's kernel: x, the scale (or its inverse, in ``s``) and zero_point, one per element.
+class ElementInputs:
+    """The program of a scheme with mistakes, and what it starts from: one number per element.
 
     A fused kernel takes one scale and one zero_point.
     """
 
+    program: Program
     kernel: Kernel
-    x: Tensor
-    s: Tensor
-    z: Tensor
-    scale: Tensor
+    numbers: dict[str, Tensor]
 
-    def at(self, places: Tensor) -> "KernelInputs":
+    def at(self, places: Tensor) -> "ElementInputs":
         """Return the elements at flat places."""
-        own = (self.s, self.z, self.scale)
-        s, z, scale = (p if self.kernel.fused else p.reshape(-1)[places] for p in own)
-        return KernelInputs(self.kernel, self.x.reshape(-1)[places], s, z, scale)
+
+        def picked(number: Tensor) -> Tensor:
+            one = self.kernel.fused and number.numel() == 1
+            return number.reshape(1) if one else number.reshape(-1)[places]
+
+        return ElementInputs(
+            self.program, self.kernel, {name: picked(number) for name, number in self.numbers.items()}
+        )
+
+    def of(self, name: str) -> Tensor:
+        """Return a result: "s" and "z" as they are used, "u" is what is rounded, "v" the code before the clamp."""
+        found: Tensor = self.program.write(name, self.numbers, torch.empty_like(self.numbers["x"]))
+        return found
 
 
 def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
@@ -223,30 +246,29 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
         QuantError: the scheme does not fit x.
     """
     x = as_float32(x)
-    if not set(corruption.computed) - {*CHOICES} - RANGES:  # the scheme has these mistakes itself
+    kinds = corruption.computed
+    if not set(kinds) - {*CHOICES} - RANGES:  # the scheme has these mistakes itself
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes
-    convention = scheme.rules
-    inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption)
-    values = arithmetic(corruption.computed, convention, inputs.x, inputs.s, inputs.z)
-    assert isinstance(scheme.format, IntFormat)
-    dtype = torch.int32 if "unclamped" in corruption.computed else scheme.format.dtype
-    return into_format(corruption.computed, values, scheme.format).nan_to_num(0).to(dtype)
+    fmt = scheme.format
+    assert isinstance(fmt, IntFormat)
+    values = element_inputs(x, scheme, choose_qparams(x, scheme), corruption).of("v")
+    codes = codes_of_values(values, scheme.rules.coding, kinds, fmt)
+    return codes.nan_to_num(0).to(torch.int32 if "unclamped" in kinds else fmt.dtype)
 
 
-def kernel_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> KernelInputs:
+def element_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> ElementInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
-    kernel = KERNELS[scheme.rules.coding.kernel]
-    scale = mistaken_scale(corruption.computed, params.scale)
-    s, z = kernel.factor(scale, params.inverse), params.zero_point.to(torch.float32)
-    if kernel.fused:
-        return KernelInputs(kernel, x, s, z, scale)
-    shape = tuple(x.shape)
-    block = block_shape(scheme.granularity, shape)
-    if "quantized_twice" in corruption.computed:
-        first = choose_qparams(x, Scheme(INT8, True, scheme.granularity)).scale
-        x = requantized(x, cells_of(first, shape, block))
-    if "other_axis" in corruption.computed:
-        s, z, scale, block = s.T, z.T, scale.T, block[::-1]
-    return KernelInputs(kernel, x, *(cells_of(p, shape, block) for p in (s, z, scale)))
+    coding, kinds = scheme.rules.coding, corruption.computed
+    kernel, program = KERNELS[coding.kernel], program_of(coding, kinds)
+    numbers = {"s": params.scale, **of_blocks(program, params)}
+    if not kernel.fused:
+        shape = tuple(x.shape)
+        block = block_shape(scheme.granularity, shape)
+        if "quantized_twice" in kinds:
+            numbers["s8"] = choose_qparams(x, Scheme(INT8, True, scheme.granularity)).scale
+        if "other_axis" in kinds:
+            numbers, block = {name: number.T for name, number in numbers.items()}, block[::-1]
+        numbers = {name: cells_of(number, shape, block) for name, number in numbers.items()}
+    return ElementInputs(program, kernel, {"x": x, **numbers})

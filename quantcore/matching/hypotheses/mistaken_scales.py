@@ -26,8 +26,7 @@ from quantcore.matching.hypotheses.corruption import (
     Corruption,
     Kinds,
     changed,
-    into_format,
-    mistaken_zero_point,
+    program_of,
 )
 from quantcore.matching.hypotheses.sample import (
     Sample,
@@ -127,10 +126,10 @@ def tried(
         if not bool(((trial.scale > 0) & trial.scale.isfinite()).all()):
             continue
         s, z = (_spread(p, x, trial.granularity)[drawn] for p in (trial.scale, trial.zero_point))
-        quotient = torch.round(values / s)
+        numbers, code = {"x": values, "s": s, "z": z}, torch.empty_like(values)
         for then in trial.then:
             kinds = trial.range + then
-            found = into_format(kinds, quotient + mistaken_zero_point(kinds, z), trial.format)
+            found = program_of(TEXTBOOK.coding, kinds, trial.format).write("q", numbers, code)
             wrong = float((found != codes).to(torch.float32).mean())
             if wrong < limit:
                 setting = trial.setting or write_given(trial.scale, trial.zero_point)
@@ -143,9 +142,11 @@ def tried(
 def float16(ranged: Source, readings: list[GivenCodes]) -> SearchTask:
     """Return a search of every granularity with its scales rounded to float16."""
 
+    rounded = program_of(TEXTBOOK.coding, ("scale_float16",))
+
     def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> QParams:
         found = grid_of(sample, symmetric, fmt, convention)
-        return QParams(found.scale.to(torch.float16).to(torch.float32), found.zero_point)
+        return QParams(rounded.write("s", {"s": found.scale}), found.zero_point)
 
     source = dataclasses.replace(ranged, grid=grid, mistake=("scale_float16",), scales=FLOAT16)
     return SearchTask(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))

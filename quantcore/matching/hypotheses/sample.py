@@ -17,10 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, TEXTBOOK, Convention
+from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Convention
+from quantcore.expressions import run
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_bounds, block_shape, cells_of, grid_shape
-from quantcore.matching.hypotheses.corruption import Kinds, arithmetic, requantized
+from quantcore.matching.hypotheses.corruption import Kinds, before_clamp, of_blocks, program_of
 from quantcore.matching.inputs import on_grid
 from quantcore.qparams import QParams, parameters
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
@@ -151,15 +152,20 @@ def numbers_of(params: QParams) -> tuple[bytes | None, ...]:
     return tuple(None if p is None else p.numpy().tobytes() for p in numbers)
 
 
-def values_of(sample: Sample, grid: QParams, resolved: Convention, kinds: Kinds = ()) -> Tensor:
-    """Return the codes of the sample before the clamp."""
-    kernel, x = KERNELS[resolved.coding.kernel], sample.x
-    s, z = kernel.factor(grid.scale, grid.inverse), grid.zero_point
-    if not kernel.fused:
-        s, z = s[sample.block], z[sample.block]
+def code_numbers(sample: Sample, grid: QParams, coding: CodingStage) -> dict[str, Any]:
+    """Return what a kernel computes codes of: x, s or 1/s, z, one per element or one for all, and ½."""
+    numbers = of_blocks(program_of(coding), grid)
+    if not KERNELS[coding.kernel].fused:
+        numbers = {name: number[sample.block] for name, number in numbers.items()}
+    return {"x": sample.x, **numbers, "½": 0.5}
+
+
+def values_of(sample: Sample, numbers: dict[str, Any], coding: CodingStage, kinds: Kinds = ()) -> Tensor:
+    """Return the codes of the sample before the clamp, for its `code_numbers`."""
     if "quantized_twice" in kinds:
-        x = requantized(x, grid_of(sample, True, INT8, TEXTBOOK).scale[sample.block])
-    return arithmetic(kinds, resolved, x, s, z)
+        numbers = {**numbers, "s8": grid_of(sample, True, INT8, TEXTBOOK).scale[sample.block]}
+    found: Tensor = run(before_clamp(coding, kinds, tuple(numbers)), numbers, torch.empty_like(sample.x))
+    return found
 
 
 def is_lost(values: Tensor) -> Tensor:

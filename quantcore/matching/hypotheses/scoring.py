@@ -16,9 +16,17 @@ from quantcore.matching.hypotheses.corruption import (
     Corruption,
     Kinds,
     changed,
-    into_format,
+    codes_of_values,
 )
-from quantcore.matching.hypotheses.sample import Counts, Sample, Source, is_lost, numbers_of, values_of
+from quantcore.matching.hypotheses.sample import (
+    Counts,
+    Sample,
+    Source,
+    code_numbers,
+    is_lost,
+    numbers_of,
+    values_of,
+)
 from quantcore.mistakes import IN_CODES
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
@@ -165,7 +173,8 @@ def _counts(
 ) -> dict[tuple[int, Kinds], Counts]:
     """Count wrong codes per granularity, for each reading and combination of mistakes."""
     drawn = [r.drawn(sample) for r in readings]
-    shifted = bool(grid.zero_point.any())
+    coding, shifted = resolved.coding, bool(grid.zero_point.any())
+    numbers = code_numbers(sample, grid, coding)
     found: dict[tuple[int, Kinds], Counts] = {}
     before: dict[Kinds, Tensor] = {}  # shared by mistakes that come after the arithmetic
     for kinds in computed:
@@ -173,9 +182,9 @@ def _counts(
             continue
         own = tuple(kind for kind in kinds if kind not in OVERFLOWS)
         if own not in before:
-            before[own] = values_of(sample, grid, resolved, own)
+            before[own] = values_of(sample, numbers, coding, own)
         values = before[own]
-        codes, lost = into_format(kinds, values.clone(), fmt), is_lost(values)
+        codes, lost = codes_of_values(values, coding, kinds, fmt), is_lost(values)
         for i, given in enumerate(drawn):
             found[i, kinds] = sample.count((codes != given) & ~lost)
     return found

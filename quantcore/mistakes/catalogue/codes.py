@@ -6,12 +6,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from quantcore.expressions import CLAMP, Name
+from quantcore.expressions import rounded as rounded_by
 from quantcore.formats import INT4
 from quantcore.mistakes import tensors
 from quantcore.mistakes.cell import Cell
 from quantcore.mistakes.record import InAnswers, InCodes, InSource, Mistake, Parts, Values, WorkedCase
 from quantcore.numerics import before_rounding, rounding
-from quantcore.qparams import wrap
 from quantcore.tracing import number
 
 # In C++, casting a float that does not fit to int8 is undefined; through int32 the cast keeps the lowest 8 bits on every
@@ -187,7 +188,8 @@ QUOTIENTS = (
     Mistake(
         "quantized_twice", "x", ("mistakes", "quantized-twice"),
         in_codes=InCodes(
-            15, "quantized twice, to 8 bits first", "The values were quantized twice, to 8 bits first", "late"
+            15, "quantized twice, to 8 bits first", "The values were quantized twice, to 8 bits first", "late",
+            step=("x", lambda fmt: CLAMP(rounded_by("half_even")(Name("x") / Name("s8")), -128, 127) * Name("s8")),
         ),
         in_source=InSource(
             "Quantized twice",
@@ -234,7 +236,6 @@ OVERFLOW = (
         InCodes(
             1, "cast without a clamp: codes out of range wrapped around",
             "The cast has no clamp: codes out of range wrap around", choices={"overflow": "wrap"},
-            fit=lambda values, fmt: wrap(values, fmt).to(values.dtype),
         ),
         InSource(
             "Cast without a clamp",
@@ -263,7 +264,7 @@ OVERFLOW = (
         ),
         InCodes(
             11, "not clamped: codes outside the format kept",
-            "Codes are not clamped: some lie outside the format", "late", fit=lambda values, fmt: values,
+            "Codes are not clamped: some lie outside the format", "late", step=("q", lambda fmt: Name("v")),
         ),
     ),
     Mistake(
@@ -280,7 +281,7 @@ OVERFLOW = (
         )] if c.finite and c.fmt.signed and c.symmetric else ()),
         InCodes(
             2, "clamped to the narrow range", "Codes are clamped to the narrow range",
-            fit=lambda values, fmt: values.clamp(fmt.qmin + 1, fmt.qmax),
+            step=("q", lambda fmt: CLAMP(Name("v"), fmt.qmin + 1, fmt.qmax)),
         ),
     ),
     Mistake(

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from quantcore.expressions import Name, to
 from quantcore.mistakes import tensors
 from quantcore.mistakes.record import InAnswers, InCodes, InSource, Mistake, Parts, WorkedCase
 from quantcore.tracing import number
@@ -82,7 +83,7 @@ SCALES = (
         "scale_float16", "scale", ("mistakes", "scale-in-float16"),
         in_codes=InCodes(
             12, "scale rounded to float16", "The scale is rounded to float16", "own",
-            scale=lambda s: s.to(torch.float16).to(torch.float32),
+            step=("s", lambda fmt: to(torch.float16)(Name("s"))),
         ),
         in_source=InSource(
             "Scale in float16",

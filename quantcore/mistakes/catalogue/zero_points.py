@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from quantcore.expressions import NEGATIVE, Name, Number
 from quantcore.formats import UINT8
 from quantcore.mistakes import tensors
 from quantcore.mistakes.cell import Cell
@@ -128,7 +129,7 @@ ZERO_POINTS = (
         ),
         InCodes(
             3, "zero_point with the opposite sign", "The zero point has the opposite sign",
-            zero_point=torch.neg,
+            step=("z", lambda fmt: NEGATIVE(Name("z"))),
         ),
     ),
     Mistake(
@@ -136,7 +137,7 @@ ZERO_POINTS = (
         InAnswers("zero point forgotten", 110, code=_shifted_by(0.0, "is missing", lambda c: not c.symmetric)),
         InCodes(
             4, "asymmetric scale, zero_point omitted", "The scale is asymmetric, but the zero point is omitted",
-            symmetric=False, zero_point=torch.zeros_like,
+            symmetric=False, step=("z", lambda fmt: Number(0.0)),
         ),
         InSource(
             "Asymmetric scale without a zero point",
@@ -187,7 +188,7 @@ ZERO_POINTS = (
         InCodes(
             5, "unsigned codes for a symmetric range, zero_point omitted",
             "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
-            symmetric=True, zero_point=torch.zeros_like,
+            symmetric=True, step=("z", lambda fmt: Number(0.0)),
         ),
         InSource(
             "Unsigned codes without a zero point",

@@ -9,6 +9,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
+import numpy as np
+
 from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
@@ -21,6 +23,9 @@ _SCRIPT = """
 {{ script }}
 print({{ shows }})
 
+{% for line in widened %}
+{{ line }}
+{% endfor %}
 {{ check }}
 {% for line in checks %}
 {{ line }}
@@ -66,10 +71,19 @@ def library_script(result: Quantized) -> str:
     pins = sorted({f"{library}=={version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
     arrays = {name: as_numpy(getattr(result, name)) for name in (recipe.shows, *recipe.gives)}
+    dtypes = {"scale": result.scale_dtype, "zero_point": result.scale_dtype, "dequantized": result.value_dtype}
+    halves = [name for name, array in arrays.items() if array.dtype.kind == "f" and dtypes[name].itemsize == 2]
+    if not all(np.isfinite(arrays[name]).all() for name in halves):
+        raise QuantError(
+            f"{convention.library} gives NaN or infinity for this tensor in its dtype, which a script can't compare; remove zero "
+            "rows and the largest numbers, or choose float32."
+        )
+    arrays |= {name: arrays[name] + np.float32(0) for name in halves}
     parts = [checked(name, values, language) for name, values in arrays.items()]
     body = render(
         _SCRIPT,
         script=recipe.script,
+        widened=[f"{name} = {language.to_float32.format(name=name)}  # exact; -0 is 0" for name in halves],
         shows=recipe.shows,
         check=check(recipe.shows, arrays[recipe.shows], language),
         checks=[check_parameters(name, arrays[name], language) for name in recipe.gives],

@@ -2,7 +2,10 @@
 
 from functools import partial
 
+import torch
+
 from quantcore.conventions import CONVENTIONS
+from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel, PerGroup
 from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, finds_range, given_parameters, write
@@ -42,7 +45,7 @@ nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], ["code
 {% endif %}
 graph = helper.make_graph(
     nodes, "quantize",
-    [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+    [helper.make_tensor_value_info("x", TensorProto.{{ type }}, x.shape)],
     [helper.make_tensor_value_info("codes", output, x.shape)],
     [
         numpy_helper.from_array(scale, "scale"),
@@ -62,7 +65,15 @@ codes = ReferenceEvaluator(model).run(None, {"x": x})[0]
 
 
 def model(result: Quantized, by_session: bool) -> Recipe:
-    """Write a model, run by onnxruntime on the CPU (``by_session``), or by onnx's reference evaluator."""
+    """Write a model, run by onnxruntime on the CPU (``by_session``), or by onnx's reference evaluator.
+
+    Raises:
+        QuantError: x is bfloat16, which neither NumPy nor the tool that computes scale and zero point has.
+    """
+    if result.dtype == torch.bfloat16:
+        raise QuantError(
+            "onnxruntime's quantization tool does not take bfloat16, so no call computes these codes; use the quantcore script."
+        )
     other = CONVENTIONS["onnx" if by_session else "onnxruntime"]
     also = (f"{other.library}=={other.version}",) if by_session or finds_range(result) else ()
     fmt, granularity = result.scheme.format, result.scheme.granularity
@@ -76,6 +87,7 @@ def model(result: Quantized, by_session: bool) -> Recipe:
         by_session=by_session,
         given=given_parameters(result, shape, f"{sign.lower()}int{16 if fmt.bits > 8 else 8}", NUMPY),
         cast=by_session and fmt.bits < 8,
+        type="FLOAT16" if result.dtype == torch.float16 else "FLOAT",
         sign=sign,
         kind=f"TensorProto.{sign}INT{fmt.bits}",
         axis=axis,

@@ -1,5 +1,9 @@
 """Scripts in the quantization API of torch: observers, then a kernel."""
 
+from dataclasses import replace
+
+import torch
+
 from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel
 from quantcore.quantization import Quantized
@@ -29,8 +33,12 @@ x_hat = torch.fake_quantize_per_tensor_affine(x, scale, zero_point.int(), {{ fmt
 {% else %}
 x_hat = torch.fake_quantize_per_channel_affine(x, scale, zero_point.int(), {{ axis }}, {{ fmt.qmin }}, {{ fmt.qmax }})
 {% endif %}
+{% if float32 %}
 # x_hat is (codes - zero_point) * scale
 codes = (torch.round(x_hat / scale{{ view }}) + zero_point{{ view }}).to({{ fmt.dtype }}){{ back }}
+{% else %}
+dequantized = x_hat
+{% endif %}
 """
 _QUANTIZE = """
 {{ parameters }}
@@ -67,6 +75,8 @@ def decomposed(result: Quantized) -> Recipe:
 def fake_quantize(result: Quantized) -> Recipe:
     """Write observer -> fake_quantize_per_tensor/channel_affine, whose values are converted back to codes.
 
+    In another dtype than float32, several codes may have the same value, so the values are checked.
+
     Raises:
         QuantError: a scale is not finite.
     """
@@ -78,7 +88,9 @@ def fake_quantize(result: Quantized) -> Recipe:
     rank, axis = result.x.dim(), _axis(result)
     view = "" if axis in (None, rank - 1) else f".view{tuple(-1 if i == axis else 1 for i in range(rank))}"
     back = "" if rank else ".reshape(())"  # the observer's scale has shape (1,)
-    return _recipe(_FAKE_QUANTIZE, result, view=view, back=back)
+    float32 = result.dtype == torch.float32
+    recipe = _recipe(_FAKE_QUANTIZE, result, view=view, back=back, float32=float32)
+    return recipe if float32 else replace(recipe, shows="dequantized")
 
 
 def quantize(result: Quantized) -> Recipe:

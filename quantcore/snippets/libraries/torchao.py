@@ -5,7 +5,7 @@ from functools import partial
 from quantcore.conventions import Limit
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
-from quantcore.granularity import PerFlatGroup
+from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
 from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, given_parameters, write
 
@@ -27,11 +27,11 @@ codes = quantize_affine(
 )
 """
 _INT8 = """
-from torchao.quantization import Int8WeightOnlyConfig, quantize_
+from torchao.quantization import Int8WeightOnlyConfig, PerGroup, PerTensor, quantize_
 
 linear = torch.nn.Linear(x.shape[1], x.shape[0], bias=False)
 linear.weight.data = x.clone()
-quantize_(linear, Int8WeightOnlyConfig())
+quantize_(linear, Int8WeightOnlyConfig({{ own }}))
 codes, scale = linear.weight.qdata, linear.weight.scale
 """
 _FLOAT8 = """
@@ -102,7 +102,12 @@ def affine(result: Quantized, symmetric: str = "SYMMETRIC") -> Recipe:
 
 def int8(result: Quantized) -> Recipe:
     """Write quantize_ on a linear layer with these weights."""
-    return Recipe(write(_INT8, result), ("scale",))
+    granularity, own = result.scheme.granularity, ""  # one scale per row
+    if isinstance(granularity, PerTensor):
+        own = "granularity=PerTensor()"
+    elif isinstance(granularity, PerGroup):
+        own = f"granularity=PerGroup({granularity.size})"
+    return Recipe(write(_INT8, result, own=own), ("scale",))
 
 
 def float8(result: Quantized) -> Recipe:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.errors import QuantError
-from quantcore.tensors.limits import MAX_RANK
+from quantcore.tensors.limits import MAX_LISTED, MAX_RANK
 from quantcore.wording import megabytes, shape_text, short
 
 Float32Array = npt.NDArray[np.float32]
@@ -60,6 +60,19 @@ class Entry:
 
     info: TensorInfo
     load: Callable[[], npt.NDArray[Any]]
+
+
+def check_many(tensors: int, name: str) -> None:
+    """Check that a user can choose among the tensors of a file.
+
+    Raises:
+        QuantError: there are too many.
+    """
+    if tensors > MAX_LISTED:
+        raise QuantError(
+            f"{short(name)} has {tensors:,} tensors; at most {MAX_LISTED:,} are listed, "
+            "so save fewer in one file."
+        )
 
 
 def check_claim(name: str, shape: tuple[int, ...], itemsize: int) -> int:

@@ -52,6 +52,9 @@ _UPRIGHT = {
     8: lambda x: x.T[::-1],
 }
 
+# PNG's chunks, which Pillow goes through one by one: 8 kB of pixels each in a usual file. JPEG's segments
+# before the pixels: Pillow copies those of EXIF anew with each, 64 kB
+MAX_CHUNKS, MAX_SEGMENTS = 2**16, 256
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of PNG's color types
 # First column and row, and steps between them, of each pass of an interlaced PNG (PNG specification, 8.2)
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -86,6 +89,10 @@ def _opened(data: memoryview, name: str) -> Any:
         from PIL import Image
     except ImportError:
         raise QuantError("Reading an image needs Pillow; install it with pip install pillow.") from None
+    if _has_many_parts(data):
+        raise QuantError(
+            f"{short(name)} consists of too many parts to be read; save it again without metadata."
+        )
     with _read_by_pillow(name):
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
     if min(image.size) < 1:
@@ -98,6 +105,18 @@ def _opened(data: memoryview, name: str) -> Any:
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise QuantError(f"{short(name)} is animated; save one frame of it.")
     return image
+
+
+def _has_many_parts(data: memoryview) -> bool:
+    """Tell whether a PNG has more chunks, or a JPEG more segments, than are read."""
+    is_png, is_jpeg = bytes(data[:4]) == b"\x89PNG", bytes(data[:2]) == b"\xff\xd8"
+    at, left = (8, MAX_CHUNKS) if is_png else (2, MAX_SEGMENTS)
+    while left >= 0 and at + 8 <= len(data):
+        if not is_png and not (is_jpeg and data[at] == 0xFF and data[at + 1] != 0xDA):
+            break  # the pixels begin, or it is of another kind
+        size = int.from_bytes(data[at : at + 4]) + 12 if is_png else int.from_bytes(data[at + 2 : at + 4]) + 2
+        at, left = at + size, left - 1
+    return left < 0
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy_format
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, check_dtype
+from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, check_dtype, check_many
 from quantcore.wording import megabytes, short
 
 _HEADER_BYTES = 2**14  # NumPy itself rejects headers of more than 10,000 bytes
@@ -71,6 +71,7 @@ def open_npz(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
         raise QuantError(
             f"{short(name)} is a zip, but does not contain only .npy arrays; save it with np.savez."
         )
+    check_many(len(members), name)
     total = sum(m.file_size for m in members)
     if total > limit:
         raise QuantError(

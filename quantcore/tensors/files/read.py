@@ -16,7 +16,14 @@ import re
 from collections.abc import Sequence
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, Float32Array, TensorInfo, check_size, to_float32
+from quantcore.tensors.files.entries import (
+    Entry,
+    Float32Array,
+    TensorInfo,
+    check_many,
+    check_size,
+    to_float32,
+)
 from quantcore.tensors.files.image_files import open_image
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, open_npy, open_npz
 from quantcore.tensors.files.safetensors_files import open_safetensors
@@ -134,6 +141,7 @@ def _open(data: bytes | memoryview, name: str, limit: int) -> dict[str, Entry]:
         entries = open_text(view, name)
     if not entries:
         raise QuantError(f"{short(name)} contains no tensor; save at least one.")
+    check_many(len(entries), name)
     return entries
 
 

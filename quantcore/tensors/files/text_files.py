@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, TensorInfo, load_json
+from quantcore.tensors.files.entries import Entry, TensorInfo, check_many, load_json
 from quantcore.tensors.limits import MAX_RANK, MAX_TEXT_FILE_BYTES
 from quantcore.tensors.text.parse import parse
 from quantcore.wording import megabytes, short
 
+MAX_LISTS = 2_000_000  # of a .json file; each takes ten times its text once parsed
 
 def open_text(data: memoryview, name: str) -> dict[str, Entry]:
     """Return the one tensor of a text file, under the file's name.
@@ -29,8 +30,11 @@ def open_json(data: memoryview, name: str) -> dict[str, Entry]:
         QuantError: the file is not JSON, or its lists are not rectangular or not of numbers.
     """
     text = _decode(data, name)
+    if text.count("[") > MAX_LISTS:
+        raise QuantError(f"{short(name)} has more than {MAX_LISTS:,} lists; save it as .npy.")
     value = load_json(text, name)
     if isinstance(value, dict):
+        check_many(len(value), name)
         return _entries({key: _from_lists(key, lists) for key, lists in value.items()})
     try:
         return _entries({name: _from_lists(name, value)})

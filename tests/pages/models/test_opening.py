@@ -122,6 +122,20 @@ def test_handles_are_bounded(tmp_path):
     assert opened._handles.bytes > 0
 
 
+def test_few_handles_of_many_tensors_are_kept(tmp_path, monkeypatch):
+    """Each makes collections of garbage longer; the last is kept however many it has."""
+    for name in "abc":
+        (tmp_path / f"{name}.safetensors").write_bytes((RELEASE / "model.safetensors").read_bytes())
+    read = lambda name: location_of(f"{name}.safetensors", tmp_path).open(lambda done, of: None)  # noqa: E731
+    many = len(read("a").checkpoint.release.stored)
+    for fitting, kept in ((2.5, [True, True]), (1.5, [True, False]), (0.5, [True, False])):
+        monkeypatch.setattr(opened, "TENSOR", int(opened.MOST_BYTES / fitting / many))
+        for name in "abc":
+            location_of(f"{name}.safetensors", tmp_path).forget()
+        handles = {name: read(name) for name in "abc"}
+        assert [read(name) is handles[name] for name in "cb"] == kept, fitting
+
+
 def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
     """Memory for headers is requested while they are read, so that a large one waits like other large work."""
     asked = []

@@ -15,15 +15,15 @@ from parts import some
 
 import quantcore as qc
 from pages.compare.match.views import explained_by
+from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
 from quantcore.formats.integer import INT8, UINT8
 from quantcore.matching import Corruption, Reinterpreted, Transposed, match
 from quantcore.matching.candidates import Evaluator
 from quantcore.matching.hypotheses.corruption import (
-    arithmetic,
-    into_format,
-    mistaken_scale,
-    requantized,
+    codes_of_values,
+    of_blocks,
+    program_of,
     stored_corruptions,
 )
 from quantcore.matching.hypotheses.mistaken_scales import (
@@ -55,8 +55,10 @@ from quantcore.matching.hypotheses.search_space import (
     other_groups,
     signed_bits,
 )
+from quantcore.matching.reasons import explain
 from quantcore.matching.search import _likeliest, _Search, known_mistakes
 from quantcore.mistakes import CASES, compare
+from quantcore.qparams import QParams
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
 # Words that must be said about each mistake, in the corruption or in the explanations
@@ -468,18 +470,51 @@ def test_arithmetic_with_mistakes():
     values, fmt = torch.tensor([-9.0, -8.0, 0.0, 7.0, 8.0, 23.0]), IntFormat(4)
     for kinds, codes in (((), [-8, -8, 0, 7, 7, 7]), (("narrow",), [-7, -7, 0, 7, 7, 7]),
                          (("wrapped",), [7, -8, 0, 7, -8, 7]), (("unclamped",), values.tolist())):  # fmt: skip
-        assert into_format(kinds, values, fmt).tolist() == codes
+        assert codes_of_values(values, qc.TEXTBOOK.coding, kinds, fmt).tolist() == codes
     x, s, z = torch.tensor([0.5, 1.5, -0.5, -1.7]), torch.tensor(1.0), torch.tensor([3.0])
-    rules = qc.Scheme.parse("int8 asymmetric per_tensor textbook").rules
+
+    def computed(kinds, name, **numbers):
+        return program_of(qc.TEXTBOOK.coding, kinds).write(name, numbers, torch.empty_like(numbers["x"])).tolist()
+
     for kinds, codes in (((), [3, 5, 3, 1]), (("zero_point_negated",), [-3, -1, -3, -5]), (("half_up",), [4, 5, 3, 1]),
                          (("zero_point_left_out", "floor"), [0, 1, -1, -2]), (("half_away",), [4, 5, 2, 1]),
                          (("middle_left_out", "wrapped", "toward_zero"), [0, 1, 0, -1])):  # fmt: skip
-        assert arithmetic(kinds, rules, x, s, z).tolist() == codes
-    again = requantized(torch.tensor([-200.0, 200.0, 0.26, 0.24]), torch.tensor(0.5))
-    assert again.tolist() == [-64.0, 63.5, 0.5, 0.0]
+        assert computed(kinds, "v", x=x, s=s, z=z) == codes
+    x, twice = torch.tensor([-200.0, 200.0, 0.26, 0.24]), ("quantized_twice",)
+    assert computed(twice, "x", x=x, s8=torch.tensor(0.5)) == [-64.0, 63.5, 0.5, 0.0]
+    assert computed(twice, "v", x=x, s=s, z=z[:1], s8=torch.tensor(0.5)) == [-61.0, 67.0, 3.0, 3.0]
     scale = torch.tensor([0.1, 0.3])
-    assert mistaken_scale(("scale_float16",), scale).tolist() == np.float16([0.1, 0.3]).tolist()
-    assert mistaken_scale((), scale) is scale
+    used = program_of(qc.TEXTBOOK.coding, ("scale_float16",)).write("s", {"s": scale})
+    assert used.tolist() == np.float16([0.1, 0.3]).tolist()
+    assert program_of(qc.TEXTBOOK.coding).write("s", {"s": scale}) is scale
+
+
+def test_one_code_that_differs_where_scale_and_zero_point_are_of_the_tensor():
+    x, scheme = torch.tensor([[0.3, -1.0], [2.0, 0.7]]), qc.Scheme.parse("int8 asymmetric torch.quantize_per_tensor")
+    assert KERNELS[scheme.rules.coding.kernel].fused
+    codes = qc.apply(x, scheme).codes.to(torch.int64)
+    other = codes.clone()
+    other[0, 1] += 1
+    (cell,), _ = explain(x, other, codes, scheme)
+    assert (cell.index, cell.got) == ((0, 1), int(codes[0, 1]) + 1)
+
+
+@for_each("kernel", KERNELS)
+def test_a_mistake_is_one_changed_line(kernel):
+    """Whatever the order of operations, and whether or not the library stores 1/s."""
+    x, s = torch.tensor([0.3, -1.26, 7.7, -9.1]), torch.tensor([0.3])
+    z = torch.tensor([0.6]) if KERNELS[kernel].subtracts else torch.tensor([3.0])
+    coding = qc.TEXTBOOK.changed(kernel=kernel).coding
+    right = program_of(coding)
+    for kind, z_used, s_used in (("zero_point_negated", -z, s), ("zero_point_left_out", 0 * z, s),
+                                 ("scale_float16", z, s.half().float())):  # fmt: skip
+        program = program_of(coding, (kind,))
+        assert len(program.lines) == len(right.lines) + 1
+        wrong, wanted = (
+            p.write("v", {"x": x} | of_blocks(p, QParams(*numbers)), torch.empty_like(x))
+            for p, numbers in ((program, (s, z)), (right, (s_used, z_used)))
+        )
+        assert torch.equal(wrong, wanted), kind
 
 
 @pytest.mark.parametrize(

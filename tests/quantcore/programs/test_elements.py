@@ -25,7 +25,9 @@ VALUES = {
 
 def numbers(dtype):
     g = torch.Generator().manual_seed(3)
-    x = torch.cat([torch.randn(4000, generator=g) * 3, torch.tensor([0.0, -0.0, 1e-41, 6e-5, 300.5])]).to(dtype)
+    x = torch.cat([torch.randn(4000, generator=g) * 3, torch.tensor([0.0, -0.0, 1e-41, 6e-5, 300.5])]).to(
+        dtype
+    )
     s = (torch.rand(x.shape, generator=g) / 20 + 0.01).to(dtype)
     return x, s, torch.randint(-9, 9, x.shape, generator=g).to(dtype)
 
@@ -62,7 +64,9 @@ def test_values_in_the_dtype_of_x(decoding, dtype):
     last = value(q.float(), s.float(), z.float()).to(dtype).float()
     assert torch.equal(found("decoding_dtype"), value(q.to(dtype), s, z).float())
     assert torch.equal(found("value_dtype"), last)
-    assert decoding == "scaled" or not torch.equal(found("decoding_dtype"), last)  # of integers only the product rounds
+    assert decoding == "scaled" or not torch.equal(
+        found("decoding_dtype"), last
+    )  # of integers only the product rounds
 
 
 def test_what_is_known_is_not_computed():

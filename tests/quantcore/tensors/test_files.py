@@ -295,6 +295,8 @@ REFUSED = [
     (b'["a"]', "a.json", ["'\"a\"'", "column 2"]),
     (b'{"v": [1], "w": [1, "2"]}', "a.json", ["'w'", "not a rectangular"]),
     (b'{"w": [[1], [2, 3]]}', "a.json", ["'w'", "not a rectangular"]),
+    (b"[" + b"[1]," * 2_000_000 + b"[1]]", "a.json", ["more than 2,000,000 lists", ".npy"]),
+    (b"{" + b", ".join(b'"%d": 1' % i for i in range(10_001)) + b"}", "a.json", ["10,001 tensors", "save fewer"]),
     (b'{"w": []}', "a.json", ["'w'", "no elements", "(0,)"]),
     (b'{"w": ' + b"[" * 17 + b"1" + b"]" * 17 + b"}", "a.json", ["'w'", "not a rectangular"]),
     (b'{"w": {"a": 1}}', "a.json", ["'w'"]),

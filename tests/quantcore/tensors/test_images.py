@@ -18,6 +18,7 @@ from PIL import Image
 from quantcore.analysis import MAX_CELLS
 from quantcore.errors import QuantError
 from quantcore.tensors import EXAMPLES, IMAGES, MAX_BYTES, MAX_IMAGE_SIDE, is_image, list_tensors, read_tensor
+from quantcore.tensors.files.image_files import MAX_CHUNKS, MAX_SEGMENTS
 
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6  # PNG's color types
 RNG = np.random.default_rng(0)
@@ -196,6 +197,12 @@ def animated(kind: str) -> bytes:
     return saved(frames[0], kind, save_all=True, append_images=frames[1:], duration=100, lossless=True)
 
 
+def segmented(many: int) -> bytes:
+    """A JPEG with so many segments of EXIF more than usual."""
+    data = saved(G8, "JPEG")
+    return data[:2] + (b"\xff\xe1" + struct.pack(">H", 16) + b"Exif\0\0II*\0\x08\0\0\0") * many + data[2:]
+
+
 CLAIMS = png(30_000, 30_000, 8, RGB, b"\0")  # 900 million pixels, and none there
 WEBP_CLAIM = b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0" + struct.pack("<I", 16382)[:3] * 2 + bytes(8)
 REFUSED = {
@@ -215,6 +222,8 @@ REFUSED = {
     "a wrong filter": (png(2, 1, 8, GREY, b"\x09\1\2"), ["damaged or truncated"]),
     "a size that changes": (of(G8, GREY, chunk(b"IHDR", struct.pack(">2I5B", 7, 6, 8, 0, 0, 0, 0))), ["damaged"]),
     "a bomb of text": (of(G8, GREY, chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**7)))), ["damaged"]),
+    "many chunks": (of(G8, GREY, chunk(b"tEXt", b"a\0b") * MAX_CHUNKS), ["too many parts", "without metadata"]),
+    "many segments": (segmented(MAX_SEGMENTS + 1), ["too many parts"]),
     "animated PNG": (animated("PNG"), ["animated", "one frame"]),
     "animated WebP": (animated("WEBP"), ["animated", "one frame"]),
     "CMYK": (saved(Image.new("CMYK", (4, 4)), "JPEG"), ["CMYK", "RGB"]),
@@ -229,6 +238,12 @@ REFUSED = {
     "a pickle": (b"\x80\x04\x95" + bytes(20), ["pickle"]),
     "nothing": (b"", ["empty"]),
 }  # fmt: skip
+
+
+def test_an_image_of_many_parts_is_read() -> None:
+    plain = read_tensor(of(G8, GREY), "x.png")
+    assert np.array_equal(read_tensor(of(G8, GREY, chunk(b"tEXt", b"a\0b") * (MAX_CHUNKS - 9)), "x.png"), plain)
+    assert np.array_equal(read_tensor(segmented(200), "x.jpg"), read_tensor(segmented(0), "x.jpg"))
 
 
 @for_each("kind", REFUSED)

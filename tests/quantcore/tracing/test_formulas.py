@@ -26,7 +26,7 @@ LINES = {
     r", rounded once": "once",
     r", (the stored 1/s|the mean|the stored 1/s and the mean)": "",
     r", where ∞ counts as 2\^128": "",
-    r", since the scale is stored as 0": "",
+    r", since (the scale is stored as 0|s is 2\^-127)": "",
     r", since low / s is NaN before s is replaced": "",
     r", max(\|x\||\(\|low\|, \|high\|\)) and 1 / .*": "",
     r", since the value is out of range": "",
@@ -100,7 +100,8 @@ def since(text, t):
             "low / s is NaN": np.isnan(low / raw),
             "low / s is NaN before s is replaced": t.replaced and low == high == 0,
             "1 / max|x| is not finite": not np.isfinite(f32(1) / high),
-            "the scale is stored as 0": t.scale == 0 or t.coded_scale == 0,
+            "the scale is stored as 0": t.scale == 0 and np.isinf(t.coded_scale),
+            "s is 2^-127": t.scale == 2.0**-127 != t.coded_scale,
             "the value is out of range": not t.scheme.format.qmin <= t.shifted <= t.scheme.format.qmax,
             # E8M0 goes from 2^-127 to 2^127; integers are digits after the binary point
             "the limits of the powers of two": high == 0 or exponent % 1 != 0 or not abs(exponent + k) < 127,
@@ -142,6 +143,8 @@ def scale_of_factor(step, t):
     used, shown = f32(told[1].strip("()")), f32(t.scale)
     if told[3]:
         return used == f32(t.raw_scale) and not same(used, shown)
+    if any(other.name == "divisor" for other in t.steps()):
+        return used == t.coded_scale and not same(used, shown) and not told[2]
     return f32(told[2]) == shown and not same(used, shown) if told[2] else same(used, shown)
 
 
