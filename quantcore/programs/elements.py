@@ -40,6 +40,7 @@ def code_program(
     *,
     stored: bool = False,
     round_: Rounding = half_even,
+    clamped: bool = False,
 ) -> Program:
     """Return how an element becomes a code, from x, s, z and the mean; where a library stores 1/s, it is known.
 
@@ -47,8 +48,10 @@ def code_program(
         c: the convention for its granularity and block.
         stored: whether s was quantized itself, so that it may be 0.
         round_: the convention's rule, or how it rounded one element.
+        clamped: whether v is clamped to at most 8 bits next, so that rounding it to 16 bits changes no code: integers
+            that these bits can't represent are beyond all codes, before and after.
     """
-    return Program(_code(fmt, c, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5, "d": c.scale.divisor})
+    return Program(_code(fmt, c, stored, round_, clamped), ("x", "s", "z", "mean"), {"½": 0.5, "d": c.scale.divisor})
 
 
 @lru_cache(maxsize=1024)
@@ -74,7 +77,9 @@ def decoding_of(c: Convention) -> str:
     return "shifted" if c.zero_point.is_min else c.decoding.decoding
 
 
-def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterator[ProgramLine]:
+def _code(
+    fmt: Format, c: Convention, stored: bool, round_: Rounding, clamped: bool
+) -> Iterator[ProgramLine]:
     kernel, dtype = KERNELS[c.coding.kernel], DTYPE[c.coding.coding_dtype]
     source = c.source("kernel")
     if c.scale.center == "mean":
@@ -97,7 +102,8 @@ def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterato
         last = V
         yield ProgramLine("v", rounded(round_)(U), dtype, "", c.source("rounding"))
         if kernel.added is not None:
-            yield ProgramLine("v", V + kernel.added, dtype, "", source)
+            of_sum = None if clamped and dtype in HALF else dtype
+            yield ProgramLine("v", V + kernel.added, of_sum, "", source)
     if c.coding.clamp_min:
         yield ProgramLine(last.name, MAXIMUM(last, c.coding.clamp_min), dtype, "the smallest x / s")
     if fmt.has_zero_point:

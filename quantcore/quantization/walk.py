@@ -14,6 +14,8 @@ from quantcore.programs import code_program
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme
 
+_BITS = 8  # of integers that bfloat16 can represent
+
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
     """Yield each region of `Blocks.blocked_shape` with the kernel's result, in the axes of `split_axes`.
@@ -40,9 +42,11 @@ def boxes(
     scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), dtype=dtype, device=x.device)
     zeros = params.raw is not None and params.inverse is None and not bool(scale.abs().amin() > 0)
     round_ = rounding(rules.coding.rounding)
+    clamped = integer and scheme.format.bits <= _BITS and rules.coding.overflow == "saturate"
+    clamped = clamped and rules.zero_point.is_integer
     for region in blocks.regions(CHUNK):
         own = convention_of(rules, region, scheme.granularity, blocks.blocked_shape)
-        program = code_program(scheme.format, own, stored=zeros, round_=round_)
+        program = code_program(scheme.format, own, stored=zeros, round_=round_, clamped=clamped)
         values = widened(split_axes(x[region.elements], region.block))
         work = scratch[: values.numel()].view(values.shape)
         shift = spread(zero_point[region.grid]) if shifted else None
