@@ -9,7 +9,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
-from quantcore.numerics import CHUNK, rounding, widened
+from quantcore.numerics import CHUNK, rounding, wide, widened
 from quantcore.programs import code_program
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme
@@ -38,8 +38,8 @@ def boxes(
         raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
     # for small floats even an added 0 matters: -0 + 0 is 0
     shifted = shifted or (KERNELS[rules.coding.kernel].shift_first and not integer)
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), dtype=dtype, device=x.device)
+    most = max(region.numel for region in blocks.regions(CHUNK))
+    scratch = torch.empty(most, dtype=wide(x.dtype), device=x.device)
     zeros = params.raw is not None and params.inverse is None and not bool(scale.abs().amin() > 0)
     round_ = rounding(rules.coding.rounding)
     clamped = integer and scheme.format.bits <= _BITS and rules.coding.overflow == "saturate"
