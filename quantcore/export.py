@@ -81,7 +81,14 @@ def to_npz(result: Quantized) -> bytes:
 
 
 def to_safetensors(result: Quantized) -> bytes:
-    """Return a .safetensors file; its metadata has the scheme's text as ``scheme``, and the dtype of x."""
+    """Return a .safetensors file; its metadata has the scheme's text as ``scheme``, and the dtype of x.
+
+    >>> from safetensors.torch import load
+    >>> import quantcore as qc
+    >>> data = to_safetensors(qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4)))
+    >>> load(data)["codes"]
+    tensor([ 2, -3,  7], dtype=torch.int8)
+    """
     return safetensors.torch.save(
         arrays(result), metadata={"scheme": str(result.scheme), "dtype": _dtype(result)}
     )

@@ -1,4 +1,4 @@
-"""Which modules may import which, and what none may do; checked by parsing the source, without importing it."""
+"""Which modules may import which, and what none may do; checked by parsing the source, not importing it."""
 
 import ast
 from functools import cache
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# A package may import only packages on earlier lines, none on its own line. pages.*.* stands for every folder of a page.
+# A package may import only packages on earlier lines, none on its own line. pages.*.*: every folder of a page
 LINES = """
 quantcore.errors quantcore.wording
 quantcore.notation quantcore.numerics quantcore.tensors
@@ -76,7 +76,7 @@ def tree_of(name):
 
 
 def each_module(rule):
-    """Check a rule for all modules in one test: one test per module would take half a minute to distribute."""
+    """Check a rule for all modules in one test: a test per module would take half a minute to distribute."""
 
     def test():
         for name in SOURCES:
@@ -123,7 +123,7 @@ def roots(name):
 
 
 def package(name):
-    """The innermost package of LINES that contains a module, or its page; `quantcore` is only its `__init__.py`."""
+    """The innermost package of LINES with a module, or its page; `quantcore` is only its `__init__.py`."""
     page = ".".join(name.split(".")[:3])
     if f"{page}.page" in SOURCES:
         return page
@@ -166,7 +166,7 @@ def test_rooms_of_checkpoints_build_on_lower_floors(name):
 
 @each_module
 def test_packages_are_entered_by_their_face(name):
-    """Other packages import from `quantcore.formats`; its own modules import from each other, to avoid cycles."""
+    """Others import from `quantcore.formats`; its own modules import from each other, to avoid cycles."""
     for node in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
         own, other = (".".join(n.split(".")[:2]) for n in (name, node.module))
         is_face = node.module == other or SOURCES[node.module].name == "__init__.py"
@@ -187,7 +187,8 @@ def test_constants_stand_before_their_use(name):
         constants = {t.id for t in targets if isinstance(t, ast.Name) and t.id.isupper()}
         if constants and not defined & names_in(node):
             for earlier in body[:at]:
-                assert not constants & names_in(earlier), f"{name}:{node.lineno} is used in line {earlier.lineno}"
+                where = f"{name}:{node.lineno} is used in line {earlier.lineno}"
+                assert not constants & names_in(earlier), where
 
 
 def test_a_class_name_stands_for_one_thing():

@@ -1,4 +1,4 @@
-"""The Python code of the README and of docs/ runs and prints what they show, and the README's commands are the check's."""
+"""Code of the README and of docs/ runs and prints what they show; the README's commands are the check's."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The link parameters that the pages under Models share: page records need them, but no opening."""
+"""The link parameters that the pages under Models share, without what opens a checkpoint."""
 
 # A page may open two: the one that it shows, and the original to compare it with or the imatrix of its
 # inputs. Keys are link parameters: the address, and names and digests of uploaded files.

@@ -95,6 +95,11 @@ def maps(
         columns: 4 for a row, 2 for a square.
         against: another result of the same x; the last map then shows |error| minus the other's |error|.
         grey: draw the values as the grey levels of an image, 0 black and 255 white, with square cells.
+
+    >>> import quantcore as qc
+    >>> figure = maps(qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4)))
+    >>> [note.text for note in figure.layout.annotations]
+    ['Original x', 'Codes q', 'Dequantized x̂', 'Error x − x̂']
     """
     view = view or View()
     looks: dict[str, Any] = {

@@ -132,6 +132,13 @@ class TradeOff:
 def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float] | None = None) -> TradeOff:
     """Return the error against the size; arguments: as for `plan`.
 
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> from quantcore.layerwise import sensitivity
+    >>> checkpoint = open_checkpoint(EXAMPLES["minilm"])
+    >>> *_, last = sensitivity(checkpoint, ["int8 per_channel(0)", "int4 per_group(32)"])
+    >>> [(round(size), round(error, 4)) for size, error in trade_off(last.table).best]  # bytes, Σe²/Σx²
+    [(463872, 0.0205), (520704, 0.0108), (743424, 0.0005), (1331712, 0.0001), (1477632, 0.0)]
+
     Raises:
         QuantError: the table has no such error.
     """

@@ -46,6 +46,12 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
 
     The last line of its output says what was checked. ``tensor_code`` is source code that binds ``x``; it can
     begin with imports, but needs none for np, torch, qc, base64 and zlib.
+
+    >>> import quantcore as qc
+    >>> x = "x = torch.tensor([0.5, -1.0, 2.0])"
+    >>> lines = quantcore_script(x, qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4))).splitlines()
+    >>> [line for line in lines if "qc." in line]
+    ['scheme = qc.Scheme(format=qc.INT4)', 'result = qc.apply(x, scheme)']
     """
     codes = result.codes.cpu().numpy()
     body = render(

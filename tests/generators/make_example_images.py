@@ -1,7 +1,7 @@
-"""Renders the example images, quantcore/tensors/data/images.npz: python tests/generators/make_example_images.py
+"""Renders quantcore/tensors/data/images.npz, the example images: tests/generators/make_example_images.py
 
-Both are computed here from nothing but formulas, so they are the project's own. They have what quantization shows on an
-image: smooth gradients, where steps become bands, next to fine texture and sharp edges.
+Both are computed here from nothing but formulas, so they are the project's own. They have what quantization
+shows on an image: smooth gradients, where steps become bands, next to fine texture and sharp edges.
 """
 
 from pathlib import Path
@@ -26,12 +26,13 @@ def noise(points, rng, octaves):
         table = rng.random((64,) * points.shape[-1])
         for corner in np.ndindex(*(2,) * points.shape[-1]):
             weight = np.prod(np.where(corner, part, 1 - part), -1)
-            total += weight * table[tuple(((low + corner) % 64)[..., i] for i in range(points.shape[-1]))] / 2**octave
+            at = (low + corner) % 64
+            total += weight * table[tuple(at[..., i] for i in range(points.shape[-1]))] / 2**octave
     return total / (2 - 2.0 ** (1 - octaves))
 
 
 def shrunk(fine):
-    """The means of FINER × FINER samples, as 8-bit levels; values are light from 0 to 1, levels its sRGB-like root."""
+    """The means of FINER × FINER samples, as 8-bit levels: an sRGB-like root of light from 0 to 1."""
     height, width = (n // FINER for n in fine.shape)
     light = fine.reshape(height, FINER, width, FINER).mean((1, 3))
     return np.round(255 * np.clip(light, 0, 1) ** (1 / 2.2)).astype(np.uint8)
@@ -47,7 +48,8 @@ def landscape(height=128, width=192):
     ripple = noise(np.stack([8 * x, 90 * (y - shore)], -1), rng, 2) - 0.5
     side = x + np.where(y > shore, 0.05 * ripple * (y - shore) / (1 - shore), 0)
     away = np.hypot(side - 1.06, up - 0.25)
-    light = 0.05 + 0.5 * (up / shore) ** 1.6 + 0.5 * np.exp(-((away / 0.16) ** 2)) + np.where(away < 0.055, 1.0, 0)
+    glow, sun = 0.5 * np.exp(-((away / 0.16) ** 2)), np.where(away < 0.055, 1.0, 0)
+    light = 0.05 + 0.5 * (up / shore) ** 1.6 + glow + sun
     for n, (foot, tall, haze) in enumerate([(0.5, 0.24, 0.24), (0.57, 0.2, 0.08), (0.63, 0.13, 0.015)]):
         ridge = foot - tall * (noise(np.stack([(1.7 + n) * side + 3 * n], -1), rng, 7) - 0.35)
         rock = noise(np.stack([30 * side, 50 * up], -1), rng, 4)
@@ -91,7 +93,7 @@ def seen(eye, way, rng, mirrors):
         table = np.where(way[..., 1] < -1e-6, -eye[..., 1] / way[..., 1], np.inf)
     table = np.where(table > 1e-3, table, np.inf)
     far = np.minimum(sphere, table)
-    is_sky = (far > 14)
+    is_sky = far > 14
     place = eye + way * np.where(is_sky, 14, far)[..., None]
     on_table = (table < sphere) & ~is_sky
     center = np.array([(0, 0, 0)] + [c for c, _ in SPHERES], float)[number + 1]
@@ -118,7 +120,8 @@ def seen(eye, way, rng, mirrors):
         other = seen(place[metal] + 2e-3 * normal[metal], back[metal], rng, 0)
         light[metal] = 0.15 * light[metal] + 0.8 * other
     wall = 0.04 + 0.22 * np.clip(1 - np.hypot(way[..., 0] + 0.25, way[..., 1] - 0.1) / 0.75, 0, 1) ** 1.5
-    return np.where(is_sky, wall, np.where(on_table, light + (wall - light) * np.clip((far - 5) / 9, 0, 1), light))
+    faded = light + (wall - light) * np.clip((far - 5) / 9, 0, 1)
+    return np.where(is_sky, wall, np.where(on_table, faded, light))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Write quantcore/checkpoints/ggml/data/grids.npz from the tables of the gguf package: python tests/generators/make_ggml_grids.py"""
+"""Write quantcore/checkpoints/ggml/data/grids.npz: python tests/generators/make_ggml_grids.py
+
+From the tables of the gguf package.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Write quantcore/checkpoints/ggml/data/names.json from the gguf package: python tests/generators/make_gguf_names.py"""
+"""Write quantcore/checkpoints/ggml/data/names.json of the gguf package: generators/make_gguf_names.py"""
 
 import json
 from importlib.metadata import version
@@ -14,7 +14,8 @@ def names():
     both = [*TensorNameMap.mappings_cfg.items(), *TensorNameMap.block_mappings_cfg.items()]
     own = TensorNameMap.arch_block_mappings_cfg
     return {
-        "source": f"gguf {version('gguf')} (MIT), TensorNameMap and MODEL_TENSORS; {{bid}} is the number of a layer",
+        "source": f"gguf {version('gguf')} (MIT), TensorNameMap and MODEL_TENSORS; {{bid}} is the number of "
+        "a layer",
         "tensors": [[TENSOR_NAMES[tensor], *found] for tensor, found in both],
         "architectures": {
             name: [i for i, (tensor, _) in enumerate(both) if tensor in MODEL_TENSORS[arch]]

@@ -1,4 +1,4 @@
-"""Write the examples chgnet and chgnet-w4a16: a whole model, unquantized and with its linear layers quantized.
+"""Write the examples chgnet and chgnet-w4a16: a whole model, plain and with its linear layers quantized.
 
 Needs chgnet 0.4.2 (its weights; installed with --no-deps) and compressed-tensors 0.20.0:
 python tests/generators/make_whole_model_example.py

@@ -178,6 +178,17 @@ def origin_of(layout: Layout | Rearranged, index: tuple[int, ...]) -> Origin:
 def script(origin: Origin) -> str:
     """Return a script that prints the value of an element; it needs NumPy and the files alone.
 
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> weight = open_checkpoint(EXAMPLES["minilm-gptq"]).tensors["encoder.layer.0.output.dense.weight"]
+    >>> origin = weight.origin((0, 0))
+    >>> origin.result
+    '0.021987915'
+    >>> for line in script(origin).splitlines()[-3:]:
+    ...     print(line)
+    z = (z_bits + 1) % 16  # 8
+    w = (q - z) * s  # 0.021987915
+    print(np.float32(w))
+
     Raises:
         QuantError: a file does not hold a number's bytes as such: it is compressed, or written in another form.
     """

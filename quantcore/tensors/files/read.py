@@ -83,6 +83,11 @@ def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
 
     In many files, biases, indices and counters come before the weights. If there is no such tensor, the first
     with a floating dtype is returned; failing that, the first. Tensors without elements come last.
+
+    >>> import quantcore as qc
+    >>> data = qc.export.to_npz(qc.apply([[0.5, -1.0]], qc.Scheme(qc.INT4)))
+    >>> first_weight(qc.tensors.list_tensors(data, "weights.npz")).name
+    'x'
     """
 
     def order(info: TensorInfo) -> tuple[bool, bool, bool]:
