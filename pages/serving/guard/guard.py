@@ -37,7 +37,7 @@ class GuestWork:
 
     ``subject``, ``remedy``: what begins and ends the sentence if it exceeds a limit: "Reading x.pt", "save it
     again".
-    ``seconds``: of processor time; ``memory``: bytes beyond those of a new process; ``answer``: of its arrays.
+    ``seconds``: of processor time; ``memory``: bytes beyond a new process; ``answer``: of its arrays.
     """
 
     subject: str
