@@ -1,13 +1,14 @@
-"""Model checkpoints: headers are read first, then codes, parameters and values, exactly as the library reads them.
+"""Model checkpoints: headers first, then codes, parameters and values exactly as the library has them.
 
 >>> checkpoint = open_checkpoint("path/to/release")  # doctest: +SKIP
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
-Where things are: `files` (folders and files, and nothing outside them; their bytes, with reads counted), `containers`
-(file headers), `headers` (of all files, which another process may have read), `packing` (where each code is stored),
-`protocol` (what a format implements), `layouts` (one module per format), `tensor` and `quantized` (what is built from
-them), `listing` (all tensors), `origin` (one element: its bits, the arithmetic, and how other readers interpret them),
-`findings` (what is wrong), `row_loss` (what a row lost, and why), `comparison` (of two checkpoints).
+Where things are: `files` (folders and files, and nothing outside them; their bytes, with reads counted),
+`containers` (file headers), `headers` (of all files, which another process may have read), `packing` (where
+each code is stored), `protocol` (what a format implements), `layouts` (one module per format), `tensor` and
+`quantized` (what is built from them), `listing` (all tensors), `origin` (one element: its bits, the
+arithmetic, and how other readers interpret them), `findings` (what is wrong), `row_loss` (what a row lost,
+and why), `comparison` (of two checkpoints).
 """
 
 from quantcore.checkpoints.checkpoint import Checkpoint, assemble, open_checkpoint

@@ -34,9 +34,12 @@ class TensorsByName(dict[str, CheckpointTensor]):
 class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
-    ``format``: that of its quantized weights, such as "gptq", or of its files if no weight is quantized; ``config``:
-    config.json, or the metadata of a GGUF file; ``tensors``: by logical name; ``problems``: what is wrong with its
-    files; ``counter``: counts the bytes read so far; ``release``: its stored tensors, configs and metadata.
+    ``format``: that of its quantized weights, such as "gptq", or of its files if no weight is quantized;
+    ``config``: config.json, or the metadata of a GGUF file;
+    ``tensors``: by logical name;
+    ``problems``: what is wrong with its files;
+    ``counter``: counts the bytes read so far;
+    ``release``: its stored tensors, configs and metadata.
     """
 
     format: str
@@ -52,7 +55,7 @@ class Checkpoint:
         return f"<Checkpoint: {self.format}, {count(len(self.tensors), 'tensor')}, {megabytes(size)}{wrong}>"
 
     def as_matrices(self) -> "Checkpoint":
-        """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in], to be looked at or compared."""
+        """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in]."""
         made = {name: CheckpointTensor(tensor.record.as_matrix()) for name, tensor in self.tensors.items()}
         return replace(self, tensors=TensorsByName(made))
 
@@ -87,8 +90,8 @@ def open_checkpoint(
             [ 0.0000,  0.0000, -0.1046]])
 
     Raises:
-        QuantError: nothing there can be read; one sentence says what is wrong, and where. Problems with single
-            shards or weights are listed in `Checkpoint.problems` instead.
+        QuantError: nothing there can be read; one sentence says what is wrong, and where. Problems with
+            single shards or weights are listed in `Checkpoint.problems` instead.
     """
     folder, name = (address, name) if isinstance(address, Folder) else locate(address)
     return assemble(read_headers(folder, name, progress), folder.counter)

@@ -1,4 +1,4 @@
-"""The headers of a checkpoint's files: read by file names and an index, or told by another process that has read them."""
+"""The headers of a checkpoint's files, read by names and index, or told by a process that read them."""
 
 import contextlib
 import os
@@ -182,7 +182,7 @@ def _opened(
 
 
 def _against_index(folder: Folder, found: dict[str, Container], shards: Shards) -> list[Problem]:
-    """Return a problem for each shard that lacks tensors which the index says it holds; those of other files are added."""
+    """Return a problem for each shard that lacks tensors of the index, and add those of other files."""
     problems = []
     for shard in tuple(found):
         missing = [t for t in shards.get(shard, ()) if t not in found[shard].tensors]
@@ -193,7 +193,10 @@ def _against_index(folder: Folder, found: dict[str, Container], shards: Shards) 
         places = {t: name for name, container in found.items() for t in missing if t in container.tensors}
         for file in dict.fromkeys(places.values()):
             here = tuple(t for t in missing if places.get(t) == file)
-            sentence = f"The index says that {named(shard)} holds {some(here)}, but {named(file)} does, where it is read; correct the index."
+            sentence = (
+                f"The index says that {named(shard)} holds {some(here)}, but {named(file)} does, where it is "
+                "read; correct the index."
+            )
             problems.append(Problem("wrong_shard", "error", sentence, here))
         lost = tuple(t for t in missing if t not in places)
         if lost:
@@ -220,7 +223,8 @@ def _opener(name: str) -> Opener:
         return OPENERS[_extension(name)]
     except KeyError:
         raise NotFound(
-            f"{named(name)} is not a file of tensors that can be read; give a file of one of these types: {', '.join(OPENERS)}, or a folder."
+            f"{named(name)} is not a file of tensors that can be read; give a file of one of these types: "
+            f"{', '.join(OPENERS)}, or a folder."
         ) from None
 
 

@@ -1,23 +1,23 @@
 """Codes in words: which code sits where, as data, and one kernel that takes codes out and puts them back.
 
-==============================  ========================================================================================
-order                           used by
-==============================  ========================================================================================
-``dense(b, w)``                 codes one after another from the lowest bit, across words: compressed-tensors since
-                                0.17.0, MLX, GPTQ (where 3-bit codes cross words too), FP4 of all kinds (b=4, w=8)
-``padded(b, w)``                whole codes only, from the lowest bit; the rest of each word is empty:
-                                compressed-tensors before 0.17.0
-``permuted(b, w, places)``      code j at the place ``places[j]`` of its word: AWQ
-``high_first(b, w)``            from the highest bits down: bitsandbytes
-``planar(b)``                   GPTQModel's gptq_p: per 32 codes, planes of 1, 2 and 4 bits one after another
-``parts(order)``                the codes of a word lie far apart, one from each of equal parts of the axis: HQQ, quanto,
-                                BitNet
-==============================  ========================================================================================
+==========================  ==================================================================================
+order                       used by
+==========================  ==================================================================================
+``dense(b, w)``             codes one after another from the lowest bit, across words: compressed-tensors
+                            since 0.17.0, MLX, GPTQ (where 3-bit codes cross words too), all FP4 (b=4, w=8)
+``padded(b, w)``            whole codes only, from the lowest bit; the rest of each word is empty:
+                            compressed-tensors before 0.17.0
+``permuted(b, w, places)``  code j at the place ``places[j]`` of its word: AWQ
+``high_first(b, w)``        from the highest bits down: bitsandbytes
+``planar(b)``               GPTQModel's gptq_p: per 32 codes, planes of 1, 2 and 4 bits one after another
+``parts(order)``            the codes of a word lie far apart, one from each of equal parts of the axis: HQQ,
+                            quanto, BitNet
+==========================  ==================================================================================
 
-Codes are taken out place by place: code j of every period at once, as a plane of contiguous numbers, from bytes where
-these lie along the axis; the planes are then interleaved. Taking them period by period costs ten times as much. Two codes
-of 4 bits in a byte are looked up at once: a table of 256 pairs takes a third of the time of unpacking and looking up one by
-one.
+Codes are taken out place by place: code j of every period at once, as a plane of contiguous numbers, from
+bytes where these lie along the axis; the planes are then interleaved. Taking them period by period costs ten
+times as much. Two codes of 4 bits in a byte are looked up at once: a table of 256 pairs takes a third of the
+time of unpacking and looking up one by one.
 """
 
 import math
@@ -46,9 +46,11 @@ class Fragment:
 class PackingOrder:
     """A period of codes and the words that they fill.
 
-    ``bits``: of a code; ``word_bits``: of a word in the file, which is little-endian; ``codes``: the fragments of each
-    code of a period; ``words``: of a period. ``in_parts``: code j of period p is element ``j * periods + p`` of the
-    axis; otherwise ``p * count + j``.
+    ``bits``: of a code;
+    ``word_bits``: of a word in the file, which is little-endian;
+    ``codes``: the fragments of each code of a period;
+    ``words``: of a period.
+    ``in_parts``: code j of period p is element ``j * periods + p`` of the axis; otherwise ``p * count + j``.
     """
 
     bits: int
@@ -80,7 +82,7 @@ class PackingOrder:
 
     @cached_property
     def in_bytes(self) -> "PackingOrder":
-        """The same order in words of 8 bits, for codes of up to 8 bits; a code across bytes has two fragments."""
+        """The same order in words of 8 bits, for codes of up to 8; a code across bytes has two fragments."""
         size = self.word_bits // 8
         if size == 1 or self.bits > 8:
             return self

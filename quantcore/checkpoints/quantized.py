@@ -1,8 +1,8 @@
 """A weight, or some of its rows, as a `Quantized` result, for everything in quantcore that works on one.
 
-A window is part of one plane: the matrix of the weight's last two axes, at one index of the other axes (such as an
-expert of a stack), so that a large weight can be viewed without reading all of it. Its numbers are those of the full
-weight, bit for bit; only the requested rows are read, where the layout allows.
+A window is part of one plane: the matrix of the weight's last two axes, at one index of the other axes (such
+as an expert of a stack), so that a large weight can be viewed without reading all of it. Its numbers are
+those of the full weight, bit for bit; only the requested rows are read, where the layout allows.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ def _result_of(
     setting = Stored(
         torch.ones(()) if parameters.scale is None else parameters.scale,
         shift if shift.is_floating_point() else shift.to(torch.int32),
-        origin=f"{' '.join(dict.fromkeys(piece.source.name for piece in layout.pieces.values()))}: {layout.name}",
+        origin=f"{' '.join(dict.fromkeys(p.source.name for p in layout.pieces.values()))}: {layout.name}",
         group_index=groups,
         owner=layout,
         num_bytes=layout.num_bytes,
@@ -100,9 +100,12 @@ def _result_of(
 class Window:
     """Rows of a plane of a weight.
 
-    ``values``: float32 [rows, columns]; ``result``: the same rows with codes and parameters, each row in blocks of its
-    own, None if there are no codes; ``original``: the rows before they were quantized, if known. ``row``: the index of
-    the first of them in the plane; ``block``: the size of the weight's blocks in the plane, (rows, columns).
+    ``values``: float32 [rows, columns];
+    ``result``: the same rows with codes and parameters, each row in blocks of its own, None if there are no
+        codes;
+    ``original``: the rows before they were quantized, if known.
+    ``row``: the index of the first of them in the plane;
+    ``block``: the size of the weight's blocks in the plane, (rows, columns).
     """
 
     values: Tensor
@@ -182,11 +185,13 @@ class _Part:
         start, stop = rows or (0, height)
         if not 0 <= start < stop <= height:
             raise QuantError(
-                f"The rows {start}:{stop} are not within 0:{height} of {name}; give a start below a stop, both inside."
+                f"The rows {start}:{stop} are not within 0:{height} of {name}; give a start below a stop, "
+                "both inside."
             )
         if len(at) != max(0, len(shape) - 2) or any(not 0 <= i < n for i, n in zip(at, shape, strict=False)):
             raise QuantError(
-                f"There is no plane at {at} in {name} of shape {shape}; give one index for each axis but the last two."
+                f"There is no plane at {at} in {name} of shape {shape}; "
+                "give one index for each axis but the last two."
             )
         by_rows = len(shape) < 3 or layout.is_plain
         read = width * (stop - start if by_rows else height)
@@ -224,7 +229,7 @@ def _values(part: _Part) -> Tensor:
 
 
 def _result(part: _Part) -> tuple[Quantized, Span]:
-    """Return the rows' codes and parameters with their dequantized values, and the size of the weight's blocks."""
+    """Return codes, parameters and values of the rows, and the size of the weight's blocks."""
     layout = part.layout
     codes = part.cut(layout.codes(part.rows).to(layout.element.dtype))
     parameters, width, block = _parameters(part)

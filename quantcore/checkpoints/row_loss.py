@@ -1,4 +1,4 @@
-"""What one row of a weight lost against its original, and why: its values, its codes and its scales decide the sentence."""
+"""What one row of a weight lost against its original, and why: its numbers decide the sentence."""
 
 import math
 from dataclasses import dataclass
@@ -43,8 +43,9 @@ class Peak:
         many = f"all {size:,}" if self.zeroed == size else f"{self.zeroed:,} of their {size:,}"
         lost = f", and {many} elements become 0" if self.zeroed else ""
         return (
-            f"In columns {first:,}–{last:,}, where the largest value is {self.value:.4g} (column {self.column:,}), the scale "
-            f"is {self.scale:.4g}, {self.times:.3g} times the median scale of the row{lost}."
+            f"In columns {first:,}–{last:,}, where the largest value is {self.value:.4g} (column "
+            f"{self.column:,}), the scale is {self.scale:.4g}, "
+            f"{self.times:.3g} times the median scale of the row{lost}."
         )
 
 
@@ -53,12 +54,11 @@ class RowLoss:
     """What a row lost.
 
     Attributes:
-        share: of the squared error of all rows, 0 to 1.
-        sqnr_db, others_db: of the row, and of all rows.
-        elements: in the row.
-        moved: codes that are not the nearest to the original, although the nearest is in range.
-        clipped: values beyond the last code of their block, if they matter for the error of the row.
-        peak: the block with a scale far above those of the row; None if there is none, or blocks are not runs of columns.
+        share: of the squared error of all rows, 0 to 1. sqnr_db, others_db: of the row, and of all rows.
+        elements: in the row. moved: codes that are not the nearest to the original, although the nearest is
+        in range. clipped: values beyond the last code of their block, if they matter for the error of the
+        row. peak: the block with a scale far above those of the row; None if there is none, or blocks are not
+        runs of columns.
     """
 
     row: int
@@ -82,12 +82,14 @@ class RowLoss:
         if self.peak is not None:
             said.append(self.peak.sentence)
         if self.clipped:
-            one = self.clipped == 1
-            said.append(f"{count(self.clipped, 'value')} {'is' if one else 'are'} clipped: beyond the last code of {'its' if one else 'their'} block.")
+            verb, whose = ("is", "its") if self.clipped == 1 else ("are", "their")
+            values = count(self.clipped, "value")
+            said.append(f"{values} {verb} clipped: beyond the last code of {whose} block.")
         if self.moved >= MOVED * self.elements:
             said.append(
-                f"{self.moved:,} of {self.elements:,} codes are not the nearest to the original: rounding to the nearest does not "
-                "do that; methods such as GPTQ do, to make up for the errors of other columns."
+                f"{self.moved:,} of {self.elements:,} codes are not the nearest to the original: rounding to "
+                "the nearest does not do that; methods such as GPTQ do, "
+                "to make up for the errors of other columns."
             )
         return " ".join(said)
 

@@ -19,17 +19,17 @@ class TooLong(QuantError):
     """A row of a weight has too many elements for a check."""
 
 
-def refuse_long(elements: int, what: str = "{:,} elements must be read at once") -> None:
-    """Check that a read has not too many elements.
+def refuse_long(elements: int, reason: str = "{:,} elements must be read at once") -> None:
+    """Refuse to read more than `MOST_ELEMENTS` at once.
 
     Args:
-        what: has them, with a place for their number.
+        reason: the beginning of the sentence; ``{:,}`` stands for the number of elements.
 
     Raises:
-        TooLong: it has.
+        TooLong: there are more.
     """
     if elements > MOST_ELEMENTS:
-        raise TooLong(f"{what.format(elements)}, more than the limit of {MOST_ELEMENTS:,}.")
+        raise TooLong(f"{reason.format(elements)}, more than the limit of {MOST_ELEMENTS:,}.")
 
 
 def rows_per_box(rows: int, width: int, multiple: int, elements: int) -> int:
@@ -62,7 +62,8 @@ def ready(layout: Layout, codes: bool = False) -> Layout:
     """Return the layout with what every box needs in memory, unless the weight is large.
 
     Args:
-        codes: load the codes in any case, because they are read twice; values that are stored as they are, never.
+        codes: load the codes in any case, because they are read twice; values that are stored as they are,
+            never.
     """
     return layout.loaded(codes and not layout.is_plain) if layout.num_bytes <= IN_MEMORY else layout
 

@@ -1,9 +1,10 @@
 """What is said of files and weights: problems with files, and statements about one weight or many alike.
 
-The words of a statement are a template: ``"{has} {zeros:scale} of 0, first at {first}"``. A name in braces is a fact, or a
-word that agrees with the number of weights (`AGREEING`). After the colon: ``%`` for a fraction, ``list`` for a list,
-otherwise the noun that is counted. What many weights say in the same words becomes one sentence: a number in which they
-differ becomes its range, and any other fact that of the first weight, by name.
+The words of a statement are a template: ``"{has} {zeros:scale} of 0, first at {first}"``. A name in braces is
+a fact, or a word that agrees with the number of weights (`AGREEING`). After the colon: ``%`` for a fraction,
+``list`` for a list, otherwise the noun that is counted. What many weights say in the same words becomes one
+sentence: a number in which they differ becomes its range, and any other fact that of the first weight, by
+name.
 """
 
 import math
@@ -21,14 +22,15 @@ Facts = Mapping[str, Fact]
 LISTED = 8  # numbers of a list
 # said of one weight -> of several
 AGREEING = {
-    "has": "have", "is": "are", "was": "were", "does": "do", "its": "their", "it": "they", "contains": "contain",
-    "stores": "store", "stays": "stay", "reaches": "reach", "uses": "use", "differs": "differ", "weight": "weights",
-    "takes": "take", "needs": "need", "lacks": "lack", "itself": "themselves", "keeps": "keep", "loses": "lose",
+    "has": "have", "is": "are", "was": "were", "does": "do", "its": "their", "it": "they",
+    "contains": "contain", "stores": "store", "stays": "stay", "reaches": "reach", "uses": "use",
+    "differs": "differ", "weight": "weights", "takes": "take", "needs": "need", "lacks": "lack",
+    "itself": "themselves", "keeps": "keep", "loses": "lose",
 }  # fmt: skip
 
 
 class NotFound(QuantError):
-    """There is no checkpoint at an address, or it can't be opened; other errors are about what it contains."""
+    """There is no checkpoint at an address, or it can't be opened; what it contains is another matter."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Problem:
     """Something that keeps tensors from being read, or that the user should know.
 
     ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "wrong_shard",
-    "duplicate_tensor" or "unreadable_tensor". ``tensors``: the names of the tensors that it concerns, as in the files. ``cause``: equal for
-    problems with the same cause; empty if their sentences tell.
+    "duplicate_tensor" or "unreadable_tensor". ``tensors``: the names of the tensors that it concerns, as in
+    the files. ``cause``: equal for problems with the same cause; empty if their sentences tell.
     """
 
     kind: str
@@ -48,7 +50,7 @@ class Problem:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return the check that raised an error: errors of one check have one cause, whatever tensor they name."""
+    """Return the check that raised an error; errors of one check have one cause, for any tensor."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -62,7 +64,7 @@ def named(name: str) -> str:
 
 @dataclass(frozen=True)
 class Statement:
-    """Something to say of a weight, such as a decision against the config; its words follow the weight's name."""
+    """Something to say of a weight, such as a decision against the config; follows the weight's name."""
 
     kind: str
     severity: Literal["error", "warning", "note"]
@@ -97,7 +99,7 @@ def some(names: Iterable[str], shown: int = 5) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return plain data for JSON, in which numbers that are not finite are strings: ``nan``, ``inf`` and ``-inf``."""
+    """Return plain data for JSON; numbers that are not finite are strings: ``nan``, ``inf``, ``-inf``."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):

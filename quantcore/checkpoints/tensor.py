@@ -1,4 +1,4 @@
-"""One weight of a checkpoint: what its headers say, its codes, parameters and values on request, and its bytes again."""
+"""One weight of a checkpoint: its headers, its numbers and values on request, and its bytes again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +19,8 @@ from quantcore.quantization import Quantized
 from quantcore.range_setting import Stored
 from quantcore.scheme import gguf_type
 
-# elements read at a time (the fastest of 2^16..2^21): 4 MB of values stay in the cache, and the overhead of a piece
-# (0.1 to 0.2 ms) is a tenth of its arithmetic
+# elements read at a time (the fastest of 2^16..2^21): 4 MB of values stay in the cache, and the overhead of a
+# piece (0.1 to 0.2 ms) is a tenth of its arithmetic
 CHUNK = 1 << 20
 
 
@@ -78,7 +78,8 @@ class CheckpointTensor:
         Args:
             rows: a slice of axis 0; only its bytes are read, where the layout allows.
             rounded: if False, the same expression is computed in float32 and not rounded to the output dtype.
-            out: a contiguous float32 tensor to write into; allocating a new one costs as much as the arithmetic.
+            out: a contiguous float32 tensor to write into; allocating a new one costs as much as the
+                arithmetic.
 
         Raises:
             QuantError: the stored tensors don't fit each other, or can't be read.
@@ -114,11 +115,11 @@ class CheckpointTensor:
         return self.layout.codes(None if rows is None else self._rows(rows))
 
     def scale(self) -> Tensor | None:
-        """Return the effective scales in block form, float32, global scales folded in; None if there are none."""
+        """Return the effective scales in block form, float32, with global scales; None if there are none."""
         return self.layout.scale()
 
     def zero_point(self) -> Tensor | None:
-        """Return the zero points in block form: integers, or float32 if the format stores floats; None if there are none."""
+        """Return the zero points in block form, integers or, as stored, float32; None if there are none."""
         return self.layout.zero_point()
 
     def min(self) -> Tensor | None:
@@ -126,15 +127,15 @@ class CheckpointTensor:
         return self.layout.min()
 
     def stored(self) -> dict[str, Tensor]:
-        """Return what is stored in addition to the codes, by role: "scale", "scale_code", "global_scale", "g_idx", ..."""
+        """Return what is stored besides the codes, by role: "scale", "global_scale", "g_idx", ..."""
         return self.layout.stored()
 
     def quantized(self, original: Any = None) -> Quantized:
         """Return the codes and parameters as a result for reports, traces, maps and figures.
 
         Args:
-            original: the tensor before it was quantized; if None, the dequantized values are used, rounded to the output
-                dtype only if the library rounds after each operation.
+            original: the tensor before it was quantized; if None, the dequantized values are used, rounded to
+                the output dtype only if the library rounds after each operation.
 
         Raises:
             QuantError: the tensor is not quantized, or the original has another shape.
@@ -155,7 +156,8 @@ class CheckpointTensor:
             original: the tensor before it was quantized; the same rows of it are read.
 
         Raises:
-            QuantError: there are no such rows, they are too many to be read at once, or the tensor can't be read.
+            QuantError: there are no such rows, they are too many to be read at once, or the tensor can't be
+                read.
         """
         return window_of(self.layout, rows, at, None if original is None else original.layout)
 
@@ -184,8 +186,8 @@ class CheckpointTensor:
         """Return how other libraries, or common mistakes, read the bytes of one element.
 
         Args:
-            rows: the rows (axis 0) in which differing elements are counted; by default all, or in a large weight those
-                around the element.
+            rows: the rows (axis 0) in which differing elements are counted; by default all, or in a large
+                weight those around the element.
             heads: the number of attention heads of a weight whose rows llama.cpp may have permuted, else 0.
 
         Raises:
@@ -212,12 +214,12 @@ class CheckpointTensor:
 
 
 def encode(source: Quantized | CheckpointTensor) -> dict[str, bytes] | bytes:
-    """Return the bytes of each stored tensor of a weight, by its name in the file; for a gguf preset, ggml's bytes.
+    """Return the bytes of a weight's stored tensors by name in the file; of a gguf preset, ggml's bytes.
 
-    For a `CheckpointTensor`, its numbers are decoded and encoded again, which reproduces the file's own bytes. For a
-    result of `CheckpointTensor.quantized`, its codes are encoded in that file's packing, with the file's parameters.
-    For a result of a gguf preset, with or without importance, the bytes are the blocks of all rows, one after
-    another: what ``ggml_quantize_chunk`` writes for x.
+    For a `CheckpointTensor`, its numbers are decoded and encoded again, which reproduces the file's own
+    bytes. For a result of `CheckpointTensor.quantized`, its codes are encoded in that file's packing, with
+    the file's parameters. For a result of a gguf preset, with or without importance, the bytes are the blocks
+    of all rows, one after another: what ``ggml_quantize_chunk`` writes for x.
 
     Raises:
         QuantError: any other kind of result, or a format that can't be written.
@@ -229,7 +231,7 @@ def encode(source: Quantized | CheckpointTensor) -> dict[str, bytes] | bytes:
         return ggml_bytes(source)
     if not isinstance(setting, Stored) or not isinstance(setting.owner, Layout | Deferred):
         raise QuantError(
-            "Only a checkpoint's tensor, a result of its quantized() and a result of a gguf preset have a packing; "
-            "give one of these."
+            "Only a checkpoint's tensor, a result of its quantized() and a result of a gguf preset have a "
+            "packing; give one of these."
         )
     return setting.owner.encode({"codes": source.codes})

@@ -6,9 +6,9 @@
 ...     print(f"{step.done:,} of {step.total:,} bytes: {step.name}")
 >>> comparison.results(step.state)  # doctest: +SKIP
 
-Where things are: `sides` (the names under which both sides know a tensor), `pairing` (which tensors belong together),
-`parts` (experts, rows of fused tensors, transposes), `orders` (rows in another order), `boxes` (the arithmetic, threads),
-`record` (the results), `stream` (progress, stopping, resuming).
+Where things are: `sides` (the names under which both sides know a tensor), `pairing` (which tensors belong
+together), `parts` (experts, rows of fused tensors, transposes), `orders` (rows in another order), `boxes`
+(the arithmetic, threads), `record` (the results), `stream` (progress, stopping, resuming).
 """
 
 from quantcore.checkpoints.comparison.orders import Order, row_order

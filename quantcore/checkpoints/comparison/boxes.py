@@ -1,6 +1,7 @@
 """Compares two checkpoints in boxes of rows, on one or more threads, with the results in order.
 
-What two boxes differ in: the sums of `quantcore.analysis.sums` over finite values, and what else a comparison shows.
+What two boxes differ in: the sums of `quantcore.analysis.sums` over finite values, and what else a comparison
+shows.
 """
 
 import heapq
@@ -32,8 +33,8 @@ CHUNK = 1 << 20  # elements per box
 class PairSums(Sums):
     """Sums over x, the original, and y, over the elements that are finite in both.
 
-    ``different``: how many of all elements differ in their bits; ``nonfinite``: NaN and infinities of x, NaN and
-    infinities of y; ``blocks``: the runs of columns with the largest Σ(x-y)², the worst first.
+    ``different``: how many of all elements differ in their bits; ``nonfinite``: NaN and infinities of x, NaN
+    and infinities of y; ``blocks``: the runs of columns with the largest Σ(x-y)², the worst first.
     """
 
     different: int = 0
@@ -49,7 +50,8 @@ class PairSums(Sums):
 
     def as_list(self) -> list[Any]:
         """Return plain data, from which `of_list` restores the same sums to the last bit."""
-        plain = [self.count, self.xx, self.yy, self.xy, self.ee, self.ae, self.worst, self.worst_at, self.different]
+        errors = [self.ee, self.ae, self.worst, self.worst_at, self.different]
+        plain = [self.count, self.xx, self.yy, self.xy, *errors]
         return [*plain, list(self.nonfinite), [list(block) for block in self.blocks]]
 
     @classmethod
@@ -111,7 +113,8 @@ def pair_sums(x: Tensor, y: Tensor, start: int) -> PairSums:
     a, b = x.numpy(), y.numpy()
     different = int(np.count_nonzero(a.view(np.int32) != b.view(np.int32)))
     found = sums_of(x, y, start, rounded=False)
-    if np.isfinite(found.sums.ee):  # no difference of finite values overflows float64, and all others are not finite
+    # no difference of finite values overflows float64, and all others are not finite
+    if np.isfinite(found.sums.ee):
         return PairSums(**vars(found.sums), different=different, blocks=_places(found, start, x.shape[1]))
     good = np.isfinite(a) & np.isfinite(b)
     finite = [scratch(f"finite {name}", x.shape) for name in "xy"]
@@ -197,7 +200,7 @@ class PairComparison:
         return tuple(found), found
 
     def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the values of some rows of both, float32 [lines, columns]; valid until this thread reads again."""
+        """Return some rows of both, float32 [lines, columns]; valid until this thread reads again."""
         columns, found = self.pair.shape[-1] if len(self.pair.shape) > 1 else 0, []
         for place, side in zip(("original", "other"), self._sides, strict=True):
             times = side.count // self.count

@@ -1,4 +1,7 @@
-"""Row orders in which some software stores weights, and shifted norms: what they are, which a weight has, how to undo them."""
+"""Row orders in which some software stores weights, and shifted norms.
+
+What they are, which a weight has, and how to undo them.
+"""
 
 import math
 import re
@@ -69,9 +72,11 @@ def _numbers(value: Any) -> tuple[int, ...]:
 class Order:
     """What some software did to the rows of a weight, and how to undo it.
 
-    ``name``: in records; ``inside``: the stored row that belongs at each row of a run of adjacent rows; ``added``: to every
-    value; ``codes_of``: the layout of which only codes and zero points were moved, not scales; ``heads``: those whose rows
-    were moved, 0 if others were.
+    ``name``: in records;
+    ``inside``: the stored row that belongs at each row of a run of adjacent rows;
+    ``added``: to every value;
+    ``codes_of``: the layout of which only codes and zero points were moved, not scales;
+    ``heads``: those whose rows were moved, 0 if others were.
     """
 
     name: str
@@ -84,7 +89,7 @@ class Order:
         return described(self.name)
 
     def undo(self, values: Tensor, rows: slice) -> Tensor:
-        """Return the values of some rows as they were before; their number must be a multiple of `Orders.multiple`.
+        """Return the values of some rows as they were before; as many as a multiple of `Orders.multiple`.
 
         Args:
             rows: the rows that ``values`` holds.
@@ -105,7 +110,7 @@ class Order:
         return start + int(index[0])
 
     def originals(self, start: int, stop: int) -> tuple[tuple[int, int], Tensor]:
-        """Return the range of rows of the original that includes some rows, and the position of each in it."""
+        """Return the range of rows of the original that some rows lie in, and the position of each there."""
         run = len(self.inside)
         low, high = start // run * run, -(-stop // run) * run
         return (low, high), in_blocks(high - low, self.inside.argsort())[start - low : stop - low]
@@ -129,8 +134,8 @@ def _with_codes(layout: Layout, places: Tensor, rows: slice) -> Tensor:
 class Orders:
     """The orders in which the rows of a weight may be stored.
 
-    ``shape``: that of the weight; ``heads``: the number of heads that its rows belong to, 0 if none; ``layout``: needed
-    for orders of codes alone, without their scales.
+    ``shape``: that of the weight; ``heads``: the number of heads that its rows belong to, 0 if none;
+    ``layout``: needed for orders of codes alone, without their scales.
     """
 
     shape: tuple[int, ...]
@@ -192,7 +197,7 @@ def described(order: str) -> str:
 
 
 def row_order(original: Opened, other: Opened, original_name: str, other_name: str) -> Order | None:
-    """Return the order in which a weight has the rows of its original; None if it is the same, or no order explains it.
+    """Return the order in which a weight has the rows of its original; None if none explains it.
 
     Reads one head of both.
 

@@ -16,9 +16,11 @@ EMBEDDINGS, HEADS = (
     ("embed_tokens.weight", "token_embd.weight", "wte.weight"),
     ("lm_head.weight", "output.weight"),
 )
-# what modules of transformers store although no training changes it: positions, masks, rotary frequencies, counters
+# what modules of transformers store although no training changes it: positions, masks, rotary frequencies,
+# counters
 _BUFFERS = (
-    "position_ids", "token_type_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias", "num_batches_tracked",
+    "position_ids", "token_type_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias",
+    "num_batches_tracked",
 )  # fmt: skip
 _OF_ACTIVATIONS = ("input_scale", "output_scale", "input_global_scale", ".k_scale", ".v_scale", ".q_scale")
 # the name of a fused tensor -> the names of what it combines, in the order of their rows
@@ -31,7 +33,8 @@ FUSED = {
     "ffn_up": ("ffn_gate", "ffn_up"),  # as llama.cpp names a fused one
 }
 _FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(FUSED) + r")(?![^.])")
-# of what is stored as [in, out]: GPT-2's matrices, and in Llama 4 and gpt-oss the matrices of all experts as one tensor
+# of what is stored as [in, out]: GPT-2's matrices, and in Llama 4 and gpt-oss the matrices of all experts as
+# one tensor
 _CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")
 _STACK = re.compile(r"(?:\.experts\.(?!\d)|_exps\.)")
 
@@ -136,7 +139,7 @@ class _Matching:
         return next((n for n in names if sorted(self.original.shapes[n]) == shape), next(iter(names), None))
 
     def _pair(self, original: str, other: str) -> None:
-        """Pair two whole tensors; defer those that may be an expert of a stack or a part of a fused tensor."""
+        """Pair two whole tensors; defer those that may be experts of a stack or parts of a fused tensor."""
         x, y = self.original.shapes[original], self.other.shapes[other]
         unreadable = original in self.original.unreadable or other in self.other.unreadable
         if _squeezed(x) == _squeezed(y) or unreadable:
@@ -176,19 +179,22 @@ class _Matching:
         return Pair(*parts, parts[0].shape_of(x), note)
 
     def _turn_square(self) -> None:
-        """Read square matrices of GPT-2's Conv1D and of stacked experts as transposed if the shapes of others are."""
+        """Read square matrices of Conv1D and of stacked experts as transposed if the shapes of others are."""
         for kind in (_CONV1D, _STACK):
             same = [pair for pair in self.found if kind.search(f"{pair.original.name} {pair.other.name}")]
             if any(pair.original.transposed or pair.other.transposed for pair in same):
-                self.found = [new for pair in self.found for new in (self._square(pair) if pair in same else [pair])]
+                fixed = [self._square(pair) if pair in same else [pair] for pair in self.found]
+                self.found = [pair for pairs in fixed for pair in pairs]
 
     def _square(self, pair: Pair) -> list[Pair]:
-        """Return the pairs of a square matrix, or of a stack of them, read as transposed; other pairs as they are."""
+        """Return the pairs of a square matrix, or a stack of them, read as transposed; others unchanged."""
         parts = {"original": pair.original, "other": pair.other}
-        shapes = {"original": self.original.shapes[pair.original.name], "other": self.other.shapes[pair.other.name]}
+        own, other = pair.original, pair.other
+        shapes = {"original": self.original.shapes[own.name], "other": self.other.shapes[other.name]}
         side = max(shapes, key=lambda side: len(shapes[side]))  # of the stack, if one is a single expert
         part, stored = parts[side], shapes[side]
-        if _is_bias(part.name) or len(stored) < 2 or stored[-1] != stored[-2] or pair.original.transposed or pair.other.transposed:
+        is_square = len(stored) >= 2 and stored[-1] == stored[-2]
+        if _is_bias(part.name) or not is_square or own.transposed or other.transposed:
             return [pair]
         if all(p.is_whole for p in parts.values()):
             experts = range(stored[0]) if len(stored) == 3 else (None,)
@@ -239,7 +245,7 @@ class _Matching:
         keys: list[list[Key]],
         expert: int | None = None,
     ) -> bool:
-        """Pair the parts of one fused tensor, or of one expert of a stack of them; return whether they fit."""
+        """Pair the parts of a fused tensor, or of one expert of a stack of them; tell whether they fit."""
         parts = [next((fine.keys[k] for k in options if k in fine.keys), None) for options in keys]
         if any(part is None or part in fine.taken for part in parts):
             return False
@@ -273,7 +279,7 @@ class _Matching:
         self.found.append(Pair(*parts, shape))
 
     def _tied(self) -> None:
-        """Pair an output layer with the embeddings of the other side if that has none: the weights are tied."""
+        """Pair an output layer with the embeddings of a side that has none: the weights are tied."""
         for side, opposite in ((self.original, self.other), (self.other, self.original)):
             head = next((n for n in side.shapes if n.endswith(HEADS) and n not in side.taken), None)
             table = next((n for n in opposite.shapes if n.endswith(EMBEDDINGS)), None)

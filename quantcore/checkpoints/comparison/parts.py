@@ -19,8 +19,9 @@ from quantcore.granularity import Shape
 class Part:
     """A tensor, or a part of it, by the tensor's name.
 
-    ``index``: of an expert along axis 0 of a stack; ``transposed``: whether the last two axes are swapped, after
-    ``index`` is applied; ``rows``: start, stop and step, after both, so that those of a transpose are stored columns.
+    ``index``: of an expert along axis 0 of a stack; ``transposed``: whether the last two axes are swapped,
+    after ``index`` is applied; ``rows``: start, stop and step, after both, so that those of a transpose are
+    stored columns.
     """
 
     name: str
@@ -60,10 +61,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Rows:
-    """The values of a part by rows: along its first axis, or along all axes but the last if its bytes allow that.
+    """The values of a part by rows: along axis 0, or along all axes but the last if its bytes allow that.
 
-    ``count``: the number of rows; ``width``: elements per row; ``read``: writes the values of the rows from start to stop
-    into a tensor, float32 [rows, width], contiguous.
+    ``count``: the number of rows; ``width``: elements per row; ``read``: writes the values of the rows from
+    start to stop into a tensor, float32 [rows, width], contiguous.
     """
 
     count: int
@@ -95,7 +96,8 @@ def _held(layout: Layout, part: Part) -> Rows:
 
     @cache
     def values() -> Tensor:
-        found = layout.values(None) if part.index is None else layout.values(slice(part.index, part.index + 1))[0]
+        rows = None if part.index is None else slice(part.index, part.index + 1)
+        found = layout.values(rows) if rows is None else layout.values(rows)[0]
         found = found.mT if part.transposed else found
         return (found if part.rows is None else found[slice(*part.rows)]).contiguous().reshape(shape[0], -1)
 

@@ -39,14 +39,18 @@ class WorstBlock:
 class TensorResult:
     """How a tensor of the other checkpoint differs from the original's.
 
-    Metrics are over the elements that are finite in both: ``mse``, ``sqnr_db`` = 10·log10(Σx² / Σ(x-y)²) in dB, inf
-    if they are equal, ``cosine``, ``max_abs_error`` and where it is, as an index into ``shape`` and into the other's
-    tensor. An undefined metric is nan (an index None), with the reason in ``undefined``.
+    Metrics are over the elements that are finite in both: ``mse``, ``sqnr_db`` = 10·log10(Σx² / Σ(x-y)²) in
+    dB, inf if they are equal, ``cosine``, ``max_abs_error`` and where it is, as an index into ``shape`` and
+    into the other's tensor. An undefined metric is nan (an index None), with the reason in ``undefined``.
 
-    ``equal``: whether all values have the same bits, including NaN; ``different``: how many don't. ``nonfinite``: how
-    many NaN and infinities each side has. ``bits_per_weight``, ``num_bytes``: of the original and of the other.
-    ``order``: the row order that was undone in the other, see `orders`; ``orders``: the SQNR (dB) with each order tried.
-    ``worst``: the blocks with the largest squared errors. ``problem``: why it could not be compared.
+    ``equal``: whether all values have the same bits, including NaN;
+    ``different``: how many don't.
+    ``nonfinite``: how many NaN and infinities each side has.
+    ``bits_per_weight``, ``num_bytes``: of the original and of the other.
+    ``order``: the row order that was undone in the other, see `orders`;
+    ``orders``: the SQNR (dB) with each order tried.
+    ``worst``: the blocks with the largest squared errors.
+    ``problem``: why it could not be compared.
     """
 
     name: str
@@ -114,7 +118,8 @@ class TensorResult:
         said = [self.note] if self.note else []
         if len(self.orders) > 1:
             said.append(self._order_sentence(name))
-        held = [f"{count(n, _NONFINITE[kind][0])} {_NONFINITE[kind][1]}" for kind, n in self.nonfinite.items() if n]
+        present = [(n, *_NONFINITE[kind]) for kind, n in self.nonfinite.items() if n]
+        held = [f"{count(n, one)} {where}" for n, one, where in present]
         if held:
             said.append(f"{name}: {joined(held)}, excluded from the metrics.")
         return tuple(said)
@@ -143,7 +148,10 @@ def metrics(sums: PairSums, shape: tuple[int, ...]) -> dict[str, Any]:
     found, undefined = sums.metrics("the original", "the other")
     shown = ("sqnr_db", "mse", "max_abs_error", "cosine")
     return {name: found[name] for name in shown} | {
-        "undefined": {name: why if sums.count else "no element is finite in both" for name, why in undefined.items() if name in shown},
+        "undefined": {
+            name: why if sums.count else "no element is finite in both"
+            for name, why in undefined.items() if name in shown
+        },
         "max_abs_error_index": sums.index(shape),
         "different": sums.different,
         "equal": sums.different == 0,
@@ -154,7 +162,7 @@ def metrics(sums: PairSums, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def by_harm(results: "Iterable[TensorResult]", metric: str = "sqnr_db") -> "list[TensorResult]":
-    """Return results with the most harm first: the lowest SQNR or cosine, or the largest error; undefined ones last.
+    """Return results with the most harm first: lowest SQNR or cosine, largest error; undefined ones last.
 
     >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
     >>> from quantcore.checkpoints.comparison import CheckpointComparison

@@ -44,10 +44,11 @@ class Opened(Protocol):
 
 @dataclass(frozen=True)
 class Unpaired:
-    """A tensor that only one of two checkpoints has, or that can't be compared, with the reason as a sentence.
+    """A tensor that only one of two checkpoints has, or that can't be compared, and why, as a sentence.
 
-    ``kind``: "absent", "shape", "unreadable", "missing" (listed in the index, but not in a file that can be read),
-    "activations" (an activation scale), or "buffer" (positions, masks and the like, which no training changes).
+    ``kind``: "absent", "shape", "unreadable", "missing" (listed in the index, but not in a file that can be
+    read), "activations" (an activation scale), or "buffer" (positions, masks and the like, which no training
+    changes).
     """
 
     side: SideName
@@ -142,7 +143,7 @@ class Side:
 
 
 def as_expert(name: str) -> str:
-    """Return the usual name of a weight of experts that MLX, Mixtral or gpt-oss names otherwise; other names as they are.
+    """Return the usual name of a weight of experts for that of MLX, Mixtral or gpt-oss; others unchanged.
 
     >>> as_expert("model.layers.0.block_sparse_moe.experts.5.w2.weight")
     'model.layers.0.block_sparse_moe.experts.5.down_proj.weight'

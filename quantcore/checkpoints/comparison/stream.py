@@ -26,7 +26,7 @@ _LARGEST_HEAD = 1 << 24  # elements; the rows of a head stay in one box
 
 @dataclass(frozen=True)
 class ComparisonStep:
-    """A box of rows that has been compared: ``done`` of ``total`` bytes of both checkpoints, at the pair ``name``."""
+    """A compared box of rows: ``done`` of ``total`` bytes of both checkpoints, at the pair ``name``."""
 
     done: int
     total: int
@@ -101,7 +101,7 @@ class CheckpointComparison:
         return sum(map(self._bytes, self.pairing.pairs))
 
     def memory(self, threads: int = 1) -> int:
-        """Return roughly the peak memory of `steps` in bytes: boxes, and the largest tensor that is not stored by rows."""
+        """Return about the peak memory of `steps` in bytes: boxes and the largest tensor not read by rows."""
         tensors = (tensor for pair in self.pairing.pairs for tensor in self._tensors(pair))
         held = max((tensor.num_bytes for tensor in tensors if tensor.layout.of_part is None), default=0)
         return _BYTES_PER_THREAD * threads + 4 * min(held, IN_MEMORY)
@@ -111,12 +111,13 @@ class CheckpointComparison:
     ) -> Generator[ComparisonStep, None, None]:
         """Compare box by box; the first step comes immediately, before anything has been read.
 
-        Closing the iterator stops it. The result depends neither on interruptions nor on the number of threads.
+        Closing the iterator stops it. The result depends neither on interruptions nor on the number of
+        threads.
 
         Args:
             state: that of a stopped comparison, to resume it; it is modified.
-            threads: how many read and compare at the same time; more than one helps only if torch uses one thread in
-                each (``torch.set_num_threads(1)``).
+            threads: how many read and compare at the same time; more than one helps only if torch uses one
+                thread in each (``torch.set_num_threads(1)``).
 
         Raises:
             QuantError: the state belongs to other checkpoints.
@@ -151,7 +152,7 @@ class CheckpointComparison:
         return [self._result(pair, record) for pair, record in pairs]
 
     def _boxes(self, state: ComparisonState) -> Iterator[tuple[PairComparison, int]]:
-        """Yield the remaining boxes in order, each with its pair; a pair that can't be opened counts as one box."""
+        """Yield the remaining boxes, each with its pair; a pair that can't be opened counts as one box."""
         first = state.boxes
         for pair in self.pairing.pairs[len(state.finished) :]:
             x, y = self._tensors(pair)
@@ -195,7 +196,8 @@ class CheckpointComparison:
         bits = (8 * num_bytes[0] / max(1, elements), 8 * num_bytes[1] / max(1, elements))
         found: dict[str, Any] = {
             "name": str(pair.other), "original": str(pair.original), "shape": pair.shape,
-            "storage": self._storage(pair), "elements": elements, "num_bytes": num_bytes, "bits_per_weight": bits,
+            "storage": self._storage(pair), "elements": elements, "num_bytes": num_bytes,
+            "bits_per_weight": bits,
             "note": pair.note, "problem": record.problem,
             "other_tensor": pair.other.name, "original_tensor": pair.original.name,
         }  # fmt: skip

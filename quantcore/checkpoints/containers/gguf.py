@@ -1,9 +1,9 @@
-"""GGUF files: where each tensor lies, which parts belong together (``model-00001-of-00003.gguf``), and imatrix files.
+"""GGUF files: where each tensor lies, which parts belong together, and imatrix files.
 
-imatrix files come in GGUF and in an older form (``.dat``): int32 number of entries, then for each: int32 length and name of
-the weight, int32 calls, int32 number of values, float32 values (the mean of x^2 over the tokens, times calls). Then, in
-newer files, int32 number of chunks, int32 length and name of the data set. Source: ggml-org/llama.cpp,
-tools/imatrix/imatrix.cpp, `load_imatrix_legacy`.
+imatrix files come in GGUF and in an older form (``.dat``): int32 number of entries, then for each: int32
+length and name of the weight, int32 calls, int32 number of values, float32 values (the mean of x^2 over the
+tokens, times calls). Then, in newer files, int32 number of chunks, int32 length and name of the data set.
+Source: ggml-org/llama.cpp, tools/imatrix/imatrix.cpp, `load_imatrix_legacy`.
 """
 
 import re
@@ -29,7 +29,7 @@ _LEAST_ENTRY = 12  # bytes of an entry without name and values
 
 
 def part_of(name: str) -> tuple[str, int, int] | None:
-    """Return the name's stem, its part counted from 1, and how many parts there are; None if it names no part.
+    """Return the name's stem, its part counted from 1, and the number of parts; None if it names no part.
 
     Raises:
         QuantError: its part or its number of parts is out of range.
@@ -40,8 +40,8 @@ def part_of(name: str) -> tuple[str, int, int] | None:
     part, count = int(match["part"]), int(match["count"])
     if not 1 <= part <= count <= MAX_PARTS:
         raise QuantError(
-            f"{named(name)} is named part {part:,} of {count:,}, but parts are numbered from 1 to their count, at most "
-            f"{MAX_PARTS:,}; correct its name."
+            f"{named(name)} is named part {part:,} of {count:,}, but parts are numbered from 1 to their "
+            f"count, at most {MAX_PARTS:,}; correct its name."
         )
     return match["stem"], part, count
 
@@ -88,8 +88,8 @@ def check_part(name: str, metadata: Mapping[str, Any]) -> None:
         return
     if part is None or (number + 1, count) != part[1:]:
         raise QuantError(
-            f"{named(name)} is part {number + 1} of {count}, but its name does not say so; give every part its "
-            "original name, such as model-00001-of-00003.gguf."
+            f"{named(name)} is part {number + 1} of {count}, but its name does not say so; give every part "
+            "its original name, such as model-00001-of-00003.gguf."
         )
 
 
@@ -118,8 +118,8 @@ def open_gguf(source: ByteSource) -> Container:
     if beyond:
         end = beyond[-1].offset + beyond[-1].num_bytes
         raise QuantError(
-            f"{named(source.name)} is truncated: the tensor {named(beyond[0].name)} ends beyond the file, which "
-            f"has {source.size:,} of the expected {end:,} bytes; download it again."
+            f"{named(source.name)} is truncated: the tensor {named(beyond[0].name)} ends beyond the file, "
+            f"which has {source.size:,} of the expected {end:,} bytes; download it again."
         )
     check_part(source.name, metadata)
     return Container({one.name: tensors[one.name] for one in found}, metadata, is_self_described=True)
@@ -151,8 +151,9 @@ def _type_of(tensor: GgufTensor, source: ByteSource) -> tuple[str, int | None]:
         return UNREADABLE_TYPES.get(tensor.type_id, f"ggml type {tensor.type_id}"), None
     if (tensor.shape[-1] if tensor.shape else 1) % kind.elements:
         raise QuantError(
-            f"In {named(source.name)}, the tensor {named(tensor.name)} has the shape {shape_text(tensor.shape)}; rows of "
-            f"{kind.name} are multiples of {kind.elements} elements, so convert the model again."
+            f"In {named(source.name)}, the tensor {named(tensor.name)} has the shape "
+            f"{shape_text(tensor.shape)}; rows of {kind.name} are multiples of {kind.elements} elements, so "
+            "convert the model again."
         )
     return kind.name, count // kind.elements * kind.num_bytes
 

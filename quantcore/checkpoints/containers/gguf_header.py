@@ -1,7 +1,8 @@
 """The header of a GGUF file: metadata, then for each tensor its name, shape, type and offset.
 
-It is read from front to back, and no byte beyond it. It does not say how long it is, but its counts give a lower bound for
-the rest of it: that much is read ahead, so that a header of several megabytes takes a few dozen reads.
+It is read from front to back, and no byte beyond it. It does not say how long it is, but its counts give a
+lower bound for the rest of it: that much is read ahead, so that a header of several megabytes takes a few
+dozen reads.
 
 Format: ggml-org/ggml d99724f2, include/gguf.h, src/gguf.cpp. All numbers are little-endian.
 """
@@ -29,7 +30,8 @@ MAX_COUNT = 2**15  # of tensors and of keys; the largest models have a few thous
 # types of numbers, by the codes of `struct`
 _SCALARS = {kind: f"<{code}" for kind, code in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)}
 _STRING, _ARRAY = 8, 9
-# the smallest size of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
+# the smallest size of a key with its value (length, one letter, type, one byte), and of a tensor without name
+# and axes
 _LEAST_KEY, _LEAST_TENSOR = 14, 24
 
 
@@ -58,13 +60,14 @@ class Cursor:
         reached = self._start + len(self._data)
         if end > self.source.size:
             raise QuantError(
-                f"{named(self.source.name)} is truncated: its header goes on for at least {end - reached:,} bytes after "
-                f"byte {reached:,}, and the file size is {self.source.size:,} bytes; download it again."
+                f"{named(self.source.name)} is truncated: its header goes on for at least {end - reached:,} "
+                f"bytes after byte {reached:,}, and the file size is {self.source.size:,} bytes; "
+                "download it again."
             )
         if end > MAX_HEADER:
             raise QuantError(
-                f"The header of {named(self.source.name)} is longer than the limit of {MAX_HEADER:,} bytes; its counts "
-                "or lengths are damaged, download it again."
+                f"The header of {named(self.source.name)} is longer than the limit of {MAX_HEADER:,} bytes; "
+                "its counts or lengths are damaged, download it again."
             )
         rest = self._data[self.position - self._start :]
         self._data = memoryview(bytes(rest) + bytes(self.source.read(reached, end - reached)))
@@ -168,13 +171,14 @@ def _read_counts(cursor: Cursor) -> tuple[int, int]:
         )
     if version != VERSION:
         raise QuantError(
-            f"{name} is a GGUF file of version {version}, which has no reader here; convert it to version {VERSION}."
+            f"{name} is a GGUF file of version {version}, which has no reader here; "
+            f"convert it to version {VERSION}."
         )
     for what, count, least in (("tensor", num_tensors, _LEAST_TENSOR), ("key", num_keys, _LEAST_KEY)):
         if count > MAX_COUNT or count * least > cursor.source.size:
             raise QuantError(
-                f"{name} claims a {what} count of {count:,}, but the file size is {cursor.source.size:,} bytes and the "
-                f"limit is {MAX_COUNT:,}; download it again."
+                f"{name} claims a {what} count of {count:,}, but the file size is {cursor.source.size:,} "
+                f"bytes and the limit is {MAX_COUNT:,}; download it again."
             )
     cursor.least = num_tensors * _LEAST_TENSOR + num_keys * _LEAST_KEY
     return num_tensors, num_keys
@@ -188,7 +192,8 @@ def _read_value(cursor: Cursor, key: str) -> Any:
         return cursor.text("", strict=False)
     if kind != _ARRAY:
         raise QuantError(
-            f"In {named(cursor.source.name)}, the value of {named(key)} has the unknown type {kind}; download it again."
+            f"In {named(cursor.source.name)}, the value of {named(key)} has the unknown type {kind}; "
+            "download it again."
         )
     kind, count = cursor.number("<I"), cursor.number("<Q")
     values: list[Any]
@@ -199,8 +204,8 @@ def _read_value(cursor: Cursor, key: str) -> Any:
         values = cursor.texts(count)
     else:
         raise QuantError(
-            f"In {named(cursor.source.name)}, {named(key)} is an array of type {kind}, which GGUF does not have; "
-            "download it again."
+            f"In {named(cursor.source.name)}, {named(key)} is an array of type {kind}, which GGUF does not "
+            "have; download it again."
         )
     return values if count <= KEPT else LongArray(count, tuple(values))
 
@@ -233,7 +238,7 @@ def _placed(
     for tensor in tensors:
         if tensor.begin % alignment:
             raise QuantError(
-                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is not "
-                f"a multiple of the alignment {alignment}; convert the model again."
+                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is "
+                f"not a multiple of the alignment {alignment}; convert the model again."
             )
         yield replace(tensor, begin=data + tensor.begin)

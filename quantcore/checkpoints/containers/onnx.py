@@ -2,8 +2,8 @@
 
 A tensor's bytes lie in the model's file or in others of its folder (external_data).
 
-Source: onnx 1.23, onnx.proto (ModelProto.opset_import 8, graph 7; GraphProto.node 1, initializer 5; NodeProto;
-AttributeProto; TensorProto).
+Source: onnx 1.23, onnx.proto (ModelProto.opset_import 8, graph 7; GraphProto.node 1, initializer 5;
+NodeProto; AttributeProto; TensorProto).
 """
 
 import math
@@ -25,7 +25,8 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 MAX_RANK = 16
-MAX_PARTS = 50_000  # nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes, one of 128 experts more
+# nodes and initializers of a model; a decoder of 80 layers has 10,000 nodes, one of 128 experts more
+MAX_PARTS = 50_000
 # fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
 DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
 MOST_NESTED = 32  # subgraphs within one another
@@ -57,7 +58,7 @@ TYPES = {
 
 
 class Initializer:
-    """A TensorProto: of an initializer, or the value of a Constant node, which bears the name of its output."""
+    """A TensorProto: an initializer, or the value of a Constant node, named after its output."""
 
     def __init__(self, message: Message, name: str = "") -> None:
         self._wire = message.wire
@@ -81,13 +82,15 @@ class Initializer:
                 f"The initializer {quoted} has the data type {self.type}, which has no reader here."
             )
         kind, shape = TYPES[self.type], tuple(self.shape)
-        if any(n < 0 for n in shape) or math.prod(n for n in shape if n) >= 2**48:  # also if an axis of 0 leaves none
+        elements = math.prod(n for n in shape if n)  # even if an axis of 0 leaves none
+        if any(n < 0 for n in shape) or elements >= 2**48:
             raise QuantError(f"The initializer {quoted} claims an impossible shape; save the model again.")
         size = -(-math.prod(shape) * kind.bits // 8)
         source, offset, length = self._bytes(folder, kind, size)
         if length != size or offset + size > source.size:
             raise QuantError(
-                f"The initializer {quoted} of shape {shape}, {kind.name}, takes {size:,} bytes, but has {length:,}; "
+                f"The initializer {quoted} of shape {shape}, {kind.name}, takes {size:,} bytes, but has "
+                f"{length:,}; "
                 "save the model again."
             )
         # elements smaller than a byte are stored as bytes, whatever the shape
@@ -114,7 +117,8 @@ class Initializer:
         text = self.external.get(key, str(default))
         if not text.isascii() or not text.isdecimal() or len(text) > 18:
             raise QuantError(
-                f"The initializer {short(self.name, 80)} has the {key} {short(text)}; write a number of bytes."
+                f"The initializer {short(self.name, 80)} has the {key} {short(text)}; "
+                "write a number of bytes."
             )
         return int(text)
 
@@ -125,7 +129,8 @@ class FieldBytes(DerivedSource):
     Args:
         source: the model's file.
         tensor: the name of the tensor.
-        numbers: each field's number with its value: an integer, or the (start, stop) of the field's bytes in the file.
+        numbers: each field's number with its value: an integer, or the (start, stop) of the field's bytes in
+            the file.
         kind: the type of the numbers, which take ``size`` bytes.
     """
 
@@ -149,7 +154,8 @@ class FieldBytes(DerivedSource):
                 break
             if not is_float and part.dtype.kind == "f":
                 part = part.astype(np.int64)
-            place[:] = part  # floats of 16 bits and less are written as their bits; negative integers as int64
+            # floats of 16 bits and less are written as their bits; negative integers as int64
+            place[:] = part
             filled += len(part)
         else:
             if filled == len(array):
@@ -177,7 +183,7 @@ class FieldBytes(DerivedSource):
 
 @dataclass(frozen=True)
 class Node:
-    """An operator with its inputs and outputs, each by a name that is unique in the model; "" is one that is left out.
+    """An operator with its inputs and outputs by names, unique in the model; "" is one that is left out.
 
     ``domain``: "" for ONNX's own operators; ``numbers``: its attributes that are one number, by name.
     """
@@ -201,7 +207,7 @@ class Node:
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """The types and shapes of stored tensors by name, all nodes, and the version of each domain's operators."""
+    """Types and shapes of stored tensors by name, all nodes, and the version of each domain's operators."""
 
     types: dict[str, tuple[OnnxType, tuple[int, ...]]]
     nodes: tuple[Node, ...]
@@ -245,7 +251,8 @@ class _Model:
             outer: the unique names of what the graphs around it define.
 
         Raises:
-            QuantError: two stored tensors of one graph have the same name, or too many graphs lie within one another.
+            QuantError: two stored tensors of one graph have the same name, or too many graphs lie within one
+                another.
         """
         if depth > MOST_NESTED:
             raise QuantError(
@@ -254,7 +261,8 @@ class _Model:
         self._count += len(graph.values[1]) + len(graph.values[5])
         if self._count > MAX_PARTS:
             raise QuantError(
-                f"{named(self._name)} has more than {MAX_PARTS:,} nodes and initializers; give a smaller model."
+                f"{named(self._name)} has more than {MAX_PARTS:,} nodes and initializers; "
+                "give a smaller model."
             )
         own, stored = dict(outer or {}), set[str]()
         for found in map(Initializer, graph.messages(5)):

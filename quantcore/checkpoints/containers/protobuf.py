@@ -61,7 +61,8 @@ class Wire:
             raise self.damaged(span[0])
         try:
             begin, end = span[0] - self._start, span[1] - self._start
-            near = begin >= 0 and end <= len(self._data)  # mostly, as the fields around it have just been read
+            # mostly, as the fields around it have just been read
+            near = begin >= 0 and end <= len(self._data)
             found = self._data[begin:end] if near else bytes(self.source.read(span[0], span[1] - span[0]))
             return found.decode("utf-8")
         except UnicodeDecodeError:
@@ -122,7 +123,9 @@ def packed_integers(source: ByteSource, span: Span) -> Iterator[npt.NDArray[np.u
         starts, rest = starts[:-1], data[starts[-1] :]
         lengths = after - starts
         if len(rest) > 10 or lengths.max(initial=0) > 10 or (at == stop and len(rest)):
-            raise QuantError(f"{named(source.name)} is damaged: the integers before byte {at:,} can't be read.")
+            raise QuantError(
+                f"{named(source.name)} is damaged: the integers before byte {at:,} can't be read."
+            )
         found = np.zeros(len(starts), np.uint64)
         for byte in range(lengths.max(initial=0)):
             longer = lengths > byte

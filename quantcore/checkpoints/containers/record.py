@@ -1,9 +1,9 @@
 """A container as plain JSON, and back: headers that one process has read, for another that does not trust it.
 
-A tensor is one list: name, dtype, shape, number of its source, offset, bytes. A source is the name of a file, or a
-list that says how bytes are derived from a source before it. Numbers that JSON does not have, and what is not text,
-are tagged objects. `from_json` believes nothing: a record that claims bytes outside its file is refused, and so is
-one whose bytes don't fit its shape.
+A tensor is one list: name, dtype, shape, number of its source, offset, bytes. A source is the name of a file,
+or a list that says how bytes are derived from a source before it. Numbers that JSON does not have, and what
+is not text, are tagged objects. `from_json` believes nothing: a record that claims bytes outside its file is
+refused, and so is one whose bytes don't fit its shape.
 """
 
 import base64
@@ -181,8 +181,8 @@ class _Sources:
     def _record(self, source: ByteSource) -> Any:
         if isinstance(source, UnpackedBytes):
             return [
-                "unpacked", self.number(source.source), source.member, source.offset, source.packed, source.size,
-                source.crc,
+                "unpacked", self.number(source.source), source.member, source.offset, source.packed,
+                source.size, source.crc,
             ]  # fmt: skip
         if isinstance(source, StridedBytes):
             return [

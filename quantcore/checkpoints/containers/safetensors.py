@@ -53,7 +53,8 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
     many = len(set(weight_map.values()))
     if len(weight_map) > MAX_INDEXED or many > MAX_SHARDS:
         raise QuantError(
-            f"{named(name)} names {len(weight_map):,} tensors in {many:,} files; at most {MAX_INDEXED:,} in {MAX_SHARDS:,} are "
+            f"{named(name)} names {len(weight_map):,} tensors in {many:,} files; at most {MAX_INDEXED:,} in "
+            f"{MAX_SHARDS:,} are "
             "read."
         )
     shards: dict[str, list[str]] = {}
@@ -82,7 +83,7 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
 
 
 def read_configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return config.json, and the quantization config from it or from a file next to it; empty if there is none.
+    """Return config.json, and the quantization config from it or a file next to it; empty if there is none.
 
     Raises:
         QuantError: a file is too large, or not a JSON object.

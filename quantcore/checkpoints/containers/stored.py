@@ -35,8 +35,8 @@ _UNSIGNED = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 class StoredTensor:
     """One tensor of a file, row-major and little-endian.
 
-    ``dtype``: as safetensors names it, such as ``BF16`` or ``F8_E4M3``, or a ggml type. ``offset``: of its first byte
-    in ``source``; ``num_bytes``: the number of its bytes.
+    ``dtype``: as safetensors names it, such as ``BF16`` or ``F8_E4M3``, or a ggml type. ``offset``: of its
+    first byte in ``source``; ``num_bytes``: the number of its bytes.
     """
 
     name: str
@@ -94,7 +94,7 @@ class StoredTensor:
         if math.prod(shape) == 0:
             return np.empty(shape, dtype)
         start, size, stride, count = _runs(self.shape, cut, self.itemsize)
-        if count == 1 or stride - size <= max(self.source.gap, size):  # with what is between them, in one read
+        if count == 1 or stride - size <= max(self.source.gap, size):  # with the gaps, in one read
             data = np.frombuffer(self.source.read(self.offset + start, (count - 1) * stride + size), np.uint8)
             strided = np.lib.stride_tricks.as_strided(data, (count, size), (stride, 1))
             return np.ascontiguousarray(strided).view(dtype).reshape(shape)
@@ -111,7 +111,7 @@ class StoredTensor:
         return np.frombuffer(data, dtype).reshape(rows.stop - rows.start, *self.shape[1:])
 
     def numbers(self, box: Slices = (), widened: bool = True) -> Tensor:
-        """Return its elements, or a box of them: floats as float32, unless not ``widened``, integers as they are."""
+        """Return its elements, or a box of them: integers as they are, floats as float32 if ``widened``."""
         bits = self.bits(box)
         dtype = TORCH_DTYPES[self.dtype]
         values = torch.from_numpy(bits.view(f"<i{bits.itemsize}")).view(dtype)
@@ -147,8 +147,8 @@ def strided(
     given = min(length * number.itemsize, whole.source.in_file)
     if whole.num_bytes > max(given, MAX_REARRANGED):
         raise QuantError(
-            f"{named(whole.name)} takes {megabytes(whole.num_bytes)} from {given:,} bytes; save it as a contiguous tensor, "
-            "without compression."
+            f"{named(whole.name)} takes {megabytes(whole.num_bytes)} from {given:,} bytes; save it as a "
+            "contiguous tensor, without compression."
         )
     source = StridedBytes(whole.source, whole.name, whole.offset, whole.shape, strides, number, length)
     return replace(whole, source=source, offset=0)
@@ -225,7 +225,7 @@ class _Copy(MemorySource):
 
 
 def _runs(shape: tuple[int, ...], cut: list[slice], itemsize: int) -> tuple[int, int, int, int]:
-    """Return a box of a row-major array as runs of bytes at equal distances: the start of the first, size, stride and count.
+    """Return a box of a row-major array as equidistant runs of bytes: start, size, stride and count.
 
     The box is cut along at most two axes, the first of them axis 0.
     """
@@ -264,9 +264,9 @@ class TorchQuantized:
 class Container:
     """The headers of one file.
 
-    ``metadata``: the header's texts, or the keys and values of a GGUF file. ``structure``: which tensors are weights and
-    which are their parameters, if the file itself says so (QDQ pairs of ONNX, torch.ao's quantizers). ``is_self_described``: whether the
-    metadata replace config.json.
+    ``metadata``: the header's texts, or the keys and values of a GGUF file. ``structure``: which tensors are
+    weights and which are their parameters, if the file itself says so (QDQ pairs of ONNX, torch.ao's
+    quantizers). ``is_self_described``: whether the metadata replace config.json.
     """
 
     tensors: Mapping[str, StoredTensor]

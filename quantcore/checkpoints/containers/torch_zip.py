@@ -1,7 +1,8 @@
 """PyTorch's ``.pt``, ``.pth`` and ``.bin``: a zip file of a pickle that names tensors, and their bytes.
 
-The pickle is read by torch's own unpickler of weights (`weights_unpickler`), which runs nothing and gives tensors without
-bytes; each is a range of the file. Files from before PyTorch 1.6 are bare pickles, and are refused.
+The pickle is read by torch's own unpickler of weights (`weights_unpickler`), which runs nothing and gives
+tensors without bytes; each is a range of the file. Files from before PyTorch 1.6 are bare pickles, and are
+refused.
 """
 
 import math
@@ -83,7 +84,8 @@ def _tensors(content: Any, file: str) -> Iterator[tuple[str, torch.Tensor]]:
             found += 1
             if found > MAX_TENSORS:
                 raise QuantError(
-                    f"{named(file)} holds more than {MAX_TENSORS:,} tensors; save them as .safetensors, or in several files."
+                    f"{named(file)} holds more than {MAX_TENSORS:,} tensors; save them as .safetensors, or "
+                    "in several files."
                 )
             yield name or "tensor", value
             continue
@@ -91,12 +93,14 @@ def _tensors(content: Any, file: str) -> Iterator[tuple[str, torch.Tensor]]:
         visits += len(value)
         if visits > MAX_VISITS or len(name) > _MAX_NAME:
             raise QuantError(
-                f"The pickle in {named(file)} nests more than {MAX_VISITS:,} objects; save the tensors as .safetensors."
+                f"The pickle in {named(file)} nests more than {MAX_VISITS:,} objects; "
+                "save the tensors as .safetensors."
             )
         inside = [(key, one) for key, one in pairs if isinstance(one, (torch.Tensor, *_CONTAINERS))]
         if any(isinstance(key, str) and len(key) > _MAX_NAME for key, _ in inside):
             raise QuantError(
-                f"{named(file)} has names of more than {_MAX_NAME:,} characters; save the tensors as .safetensors."
+                f"{named(file)} has names of more than {_MAX_NAME:,} characters; "
+                "save the tensors as .safetensors."
             )
         todo += [(f"{name}.{key}" if name else str(key), one) for key, one in reversed(inside)]
 
@@ -140,7 +144,8 @@ class _TensorReader:
     def _stored(self, name: str, tensor: torch.Tensor) -> StoredTensor:
         if tensor.dtype not in _DTYPES or tensor.is_neg() or tensor.is_conj():
             raise QuantError(
-                f"{named(name)} is {str(tensor.dtype).removeprefix('torch.')}, which is not read here; save it as float32."
+                f"{named(name)} is {str(tensor.dtype).removeprefix('torch.')}, which is not read here; "
+                "save it as float32."
             )
         key = getattr(tensor.untyped_storage(), "key", None)
         member = f"{self._root}data/{key}"
@@ -153,8 +158,8 @@ class _TensorReader:
         reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
         if count and (begin + reach) * size > room:
             raise QuantError(
-                f"{named(name)} has shape {shape_text(shape)}, which does not fit the {room:,} bytes of its storage; the "
-                "file is damaged."
+                f"{named(name)} has shape {shape_text(shape)}, which does not fit the {room:,} bytes of its "
+                "storage; the file is damaged."
             )
         if member not in self._places:
             self._places[member] = self._archive.bytes_of(member)

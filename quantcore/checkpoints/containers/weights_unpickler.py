@@ -1,13 +1,14 @@
 """PyTorch's own unpickler of weights, watched: what it may call, with what, and how much it may do.
 
-``torch.load(weights_only=True)`` follows a pickle in Python and calls only functions on a list. That keeps a file from
-running code, but not from taking hours: a key of tuples that each hold the one before twice is hashed in 2^n steps,
-integers can be chosen so that a dict compares each with each, and a few bytes make ``torch.Tensor`` copy a billion
-numbers. So each instruction is looked at before it is followed, on the unpickler's own stack; the unpickler reads its
-instructions one by one, and this is where it reads them. Storages become storages on the device "meta", which have
-no bytes.
+``torch.load(weights_only=True)`` follows a pickle in Python and calls only functions on a list. That keeps a
+file from running code, but not from taking hours: a key of tuples that each hold the one before twice is
+hashed in 2^n steps, integers can be chosen so that a dict compares each with each, and a few bytes make
+``torch.Tensor`` copy a billion numbers. So each instruction is looked at before it is followed, on the
+unpickler's own stack; the unpickler reads its instructions one by one, and this is where it reads them.
+Storages become storages on the device "meta", which have no bytes.
 
-Source: PyTorch 2.13, torch/_weights_only_unpickler.py, torch/_utils.py, torch/serialization.py (`persistent_load`).
+Source: PyTorch 2.13, torch/_weights_only_unpickler.py, torch/_utils.py, torch/serialization.py
+(`persistent_load`).
 """
 
 import collections
@@ -32,16 +33,18 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 MAX_PICKLE = 16 * 2**20  # bytes; 7,500 tensors take 1 MB
-# an instruction costs 1 and a call 15; a tensor takes 35 instructions and 2 calls. The files of google/switch-c-2048,
-# the most experts in .bin files, have 850 tensors each, so this is nine times what releases need.
+# an instruction costs 1 and a call 15; a tensor takes 35 instructions and 2 calls. The files of
+# google/switch-c-2048, the most experts in .bin files, have 850 tensors each, so this is nine times what
+# releases need.
 MAX_COST = 500_000
 _CALL = 15
 MAX_RANK = 64  # torch's
 _MOST = 2**48  # elements or bytes
 # instructions (Python's pickletools.py describes them)
 _SETITEM, _SETITEMS, _REDUCE, _NEWOBJ, _BUILD, _PROTO = b"s", b"u", b"R", b"\x81", b"b", b"\x80"
-# how many reads follow an instruction for its argument; none for those that are not here: BINGET, BINPUT, BININT1,
-# BININT2, BININT, BINFLOAT, LONG_BINGET, LONG_BINPUT and PROTO; then BINUNICODE, SHORT_BINSTRING and LONG1
+# how many reads follow an instruction for its argument; none for those that are not here: BINGET, BINPUT,
+# BININT1, BININT2, BININT, BINFLOAT, LONG_BINGET, LONG_BINPUT and PROTO; then BINUNICODE, SHORT_BINSTRING and
+# LONG1
 _READS = dict.fromkeys((b"h", b"q", b"K", b"M", b"J", b"G", b"j", b"r", _PROTO), 1) | dict.fromkeys(
     (b"X", b"U", b"\x8a"), 2
 )
@@ -90,8 +93,8 @@ class WatchedUnpickler(Unpickler):
     def __init__(self, data: bytes, name: str) -> None:
         if data[:1] == _PROTO and data[1:2] != b"\x02":  # torch's unpickler knows no other
             raise QuantError(
-                f"The pickle in {named(name)} has the protocol {data[1:2].hex()}, not 2; save it again by torch.save "
-                "without pickle_protocol, or as .safetensors."
+                f"The pickle in {named(name)} has the protocol {data[1:2].hex()}, not 2; save it again by "
+                "torch.save without pickle_protocol, or as .safetensors."
             )
         file = io.BytesIO(data)
         super().__init__(file, encoding="utf-8")
@@ -114,14 +117,16 @@ class WatchedUnpickler(Unpickler):
             raise
         except Exception:  # whatever a pickle can bring its reader to
             raise QuantError(
-                f"The pickle in {named(self._name)} is damaged, or not one of tensors; save the file again, as .safetensors."
+                f"The pickle in {named(self._name)} is damaged, or not one of tensors; save the file again, "
+                "as .safetensors."
             ) from None
 
     def refuse(self, what: str) -> NoReturn:
         """Raise a QuantError on what is not read."""
         raise QuantError(
-            f"{named(self._name)} holds {what}, which is not read here, and nothing in the file is run. Load it with "
-            "its library if you trust it, and save the tensors, such as those of state_dict(), as .safetensors."
+            f"{named(self._name)} holds {what}, which is not read here, and nothing in the file is run. Load "
+            "it with its library if you trust it, and save the tensors, such as those of state_dict(), "
+            "as .safetensors."
         )
 
     def _reader(self, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
@@ -154,8 +159,8 @@ class WatchedUnpickler(Unpickler):
 
     def _too_much(self) -> NoReturn:
         raise QuantError(
-            f"The pickle in {named(self._name)} has more than {MAX_COST:,} steps; save the tensors as .safetensors, or in "
-            "several files."
+            f"The pickle in {named(self._name)} has more than {MAX_COST:,} steps; save the tensors as "
+            ".safetensors, or in several files."
         )
 
     def _read_line(self) -> bytes:

@@ -1,6 +1,7 @@
-"""Zip files: their members as ranges of bytes, and NumPy's ``.npz``, which is one of ``.npy``, and a single ``.npy``.
+"""Zip files, their members as ranges of bytes, among them NumPy's ``.npz``; and a single ``.npy``.
 
-Every claimed size is checked against a limit first. Of arrays, only headers are read, and nothing is unpickled.
+Every claimed size is checked against a limit first. Of arrays, only headers are read, and nothing is
+unpickled.
 """
 
 import io
@@ -26,7 +27,8 @@ MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
 MAX_ARRAYS = 8_000  # of an .npz; each has a header of its own to be read
 MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
-_PART, _STEP = 2**18, 2**23  # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
+# bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
+_PART, _STEP = 2**18, 2**23
 _AT_ONCE = 2**20  # bytes of a member that is unpacked as a whole
 _BROKEN = (
     zipfile.BadZipFile,
@@ -70,7 +72,8 @@ class Archive:
         for info, after in pairwise(ordered):
             if info.header_offset + 30 + info.compress_size > after.header_offset:
                 raise QuantError(
-                    f"In {named(source.name)}, the members {short(info.filename, 80)} and {short(after.filename, 80)} overlap; "
+                    f"In {named(source.name)}, the members {short(info.filename, 80)} and "
+                    f"{short(after.filename, 80)} overlap; "
                     "save it again."
                 )
         self.members = {info.filename: info for info in files}
@@ -84,15 +87,17 @@ class Archive:
             QuantError: it is damaged, encrypted or compressed in an unusual way.
         """
         info = self._checked(member)
+        expected = min(size, info.file_size)
         if info.compress_type == zipfile.ZIP_STORED:
-            return bytes(self.source.read(self.offset(member), min(size, info.file_size)))
+            return bytes(self.source.read(self.offset(member), expected))
         # deflating makes what it can't shorten longer by five bytes in 16 kB
         packed = self.source.read(self.offset(member), min(info.compress_size, size + size // 1000 + 1024))
         try:
-            found = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, info.file_size) + 1)[:size]
+            found = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, expected + 1)[:size]
         except zlib.error:
             raise self._damaged(member) from None
-        if len(found) < min(size, info.file_size) or (len(found) == info.file_size and zlib.crc32(found) != info.CRC):
+        is_whole = len(found) == info.file_size
+        if len(found) < expected or (is_whole and zlib.crc32(found) != info.CRC):
             raise self._damaged(member)
         return found
 
@@ -156,7 +161,8 @@ class _Place(NamedTuple):
 class UnpackedBytes(DerivedSource):
     """A deflated member of a zip file, of which only what is read is unpacked into memory.
 
-    All of it is unpacked once, to check its size and CRC-32; then each read begins at the last of the places noted meanwhile.
+    All of it is unpacked once, to check its size and CRC-32; then each read begins at the last of the places
+    noted meanwhile.
 
     Args:
         source: the zip file; the member's ``packed`` bytes begin at ``offset``.
@@ -164,7 +170,9 @@ class UnpackedBytes(DerivedSource):
         size: its bytes once unpacked, whose CRC-32 is ``crc``.
     """
 
-    def __init__(self, source: ByteSource, member: str, offset: int, packed: int, size: int, crc: int) -> None:
+    def __init__(
+        self, source: ByteSource, member: str, offset: int, packed: int, size: int, crc: int
+    ) -> None:
         super().__init__(f"{source.name}, {member} unpacked", size)
         self.source, self.member, self.offset, self.packed, self.crc = source, member, offset, packed, crc
         self._places: list[_Place] = []
@@ -204,7 +212,7 @@ class UnpackedBytes(DerivedSource):
         return places
 
     def _from(self, place: _Place, noted: list[_Place] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Yield the bytes from a place on, some at a time, each with its offset; note places ``_STEP`` apart."""
+        """Yield the bytes from a place on, by parts, each with its offset; note places ``_STEP`` apart."""
         at, done, unpacker, left = place.packed, place.unpacked, place.unpacker.copy(), b""
         while not unpacker.eof and (left or at < self.packed):
             if not left:
@@ -257,7 +265,8 @@ class _File(io.RawIOBase):
         size = rest if size < 0 else min(size, rest)
         if size > MAX_DIRECTORY:
             raise QuantError(
-                f"{named(self._source.name)} has a directory of {size:,} bytes; at most {MAX_DIRECTORY:,} are read."
+                f"{named(self._source.name)} has a directory of {size:,} bytes; "
+                f"at most {MAX_DIRECTORY:,} are read."
             )
         data = bytes(self._source.read(self._at, size))
         self._at += size
@@ -273,8 +282,8 @@ def open_npz(source: ByteSource) -> Container:
     archive = Archive(source)
     if len(archive.members) > MAX_ARRAYS:
         raise QuantError(
-            f"{named(source.name)} has {len(archive.members):,} arrays; at most {MAX_ARRAYS:,} are read, so save them as "
-            ".safetensors."
+            f"{named(source.name)} has {len(archive.members):,} arrays; at most {MAX_ARRAYS:,} are read, so "
+            "save them as .safetensors."
         )
     found = {}
     for member, info in archive.members.items():
@@ -312,7 +321,8 @@ def _stored(name: str, start: bytes, source: ByteSource, offset: int, size: int)
         or np.prod(shape, dtype=object) * dtype.itemsize != size - begin
     ):
         raise QuantError(
-            f"The header of {short(name, 80)} claims the shape {shape_text(shape)} of {dtype}, but {size - begin:,} bytes follow; "
+            f"The header of {short(name, 80)} claims the shape {shape_text(shape)} of {dtype}, but "
+            f"{size - begin:,} bytes follow; "
             "save the array again."
         )
     whole = StoredTensor(name, _DTYPES[code], shape, source, offset + begin, size - begin)

@@ -1,4 +1,7 @@
-"""Small checkpoints to try things on: two layers of a sentence encoder in three formats, and a whole small model in one.
+"""Small checkpoints to try things on.
+
+Two layers of a sentence encoder in three formats, and a whole small model in one.
+
 
 Each with its original.
 

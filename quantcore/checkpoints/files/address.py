@@ -1,7 +1,7 @@
 """Where a checkpoint is stored: a local file or folder, any fsspec address, or files in memory.
 
-A `Folder` opens files by name and nothing outside itself: no absolute paths, no ``..``, no symbolic links that lead
-out of it, and only regular files.
+A `Folder` opens files by name and nothing outside itself: no absolute paths, no ``..``, no symbolic links
+that lead out of it, and only regular files.
 """
 
 import os
@@ -30,8 +30,8 @@ MAX_NAMES = 100_000  # files in one folder
 class Folder(ABC):
     """The files of one release.
 
-    ``counter``: counts the bytes read from all of them; ``opened``: the files opened so far, by name; ``is_near``:
-    whether reads are so fast that they need not run in parallel.
+    ``counter``: counts the bytes read from all of them; ``opened``: the files opened so far, by name;
+    ``is_near``: whether reads are so fast that they need not run in parallel.
     """
 
     is_near = False
@@ -58,7 +58,7 @@ class Folder(ABC):
         return tuple(sorted(found))
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """Return which of the given files exist; in a folder that can't be listed, each is looked up on its own.
+        """Return which of the given files exist; where a folder can't be listed, each is looked up.
 
         Raises:
             QuantError: as `names`.
@@ -103,7 +103,8 @@ class LocalFolder(Folder):
 
     Args:
         path: the folder's path.
-        within: nothing outside this folder may be read, wherever links lead; the folder itself must be inside it.
+        within: nothing outside this folder may be read, wherever links lead; the folder itself must be inside
+            it.
     """
 
     is_near = True
@@ -124,7 +125,8 @@ class LocalFolder(Folder):
             return [entry.name for entry in entries if self._is_listed(entry)]
 
     def _is_listed(self, entry: "os.DirEntry[str]") -> bool:
-        # a link's target outside is not touched, not even to see whether it exists: opening it raises the error
+        # a link's target outside is not touched, not even to see whether it exists: opening it raises the
+        # error
         if not entry.is_symlink():
             return entry.is_file()
         # a link that leads to nothing, to itself, or to what can't be read hides only itself

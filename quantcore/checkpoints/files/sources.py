@@ -17,17 +17,20 @@ from quantcore.errors import QuantError
 from quantcore.wording import megabytes
 
 _MOST_RANGES = 1000  # tracked per file
-MAX_KEPT = 2**26  # bytes of all derived sources; what was made last is kept in any case, since rows of it are read in turn
+# bytes of all derived sources; what was made last is kept in any case, since rows of it are read in turn
+MAX_KEPT = 2**26
 _keeping = threading.Lock()
-_kept: list["weakref.ref[DerivedSource]"] = []  # those that keep their bytes, in the order in which they were made
+# those that keep their bytes, in the order in which they were made
+_kept: list["weakref.ref[DerivedSource]"] = []
 
 
 @dataclass
 class ByteCounter:
     """How many bytes have been read, and in how many reads.
 
-    ``before``: called with the number of bytes before each read, on the thread that reads; it may wait or raise.
-    ``most_derived``: bytes of a tensor that may be computed in memory from the bytes of the files (`DerivedSource`).
+    ``before``: called with the number of bytes before each read, on the thread that reads; it may wait or
+    raise. ``most_derived``: bytes of a tensor that may be computed in memory from the bytes of the files
+    (`DerivedSource`).
     """
 
     total: int = 0
@@ -61,7 +64,7 @@ class ByteCounter:
 
 
 def _joined(ends: list[int]) -> list[int]:
-    """Return half as many ranges: the smaller gaps count as read. One by one, it would cost more than the reads."""
+    """Return half as many ranges: the smaller gaps count as read, as ranges cost more than bytes."""
     inner = sorted(range(1, len(ends) - 1, 2), key=lambda i: ends[i] - ends[i + 1])[: len(ends) // 4]
     return [ends[0], *(end for i in sorted(inner) for end in ends[i : i + 2]), ends[-1]]
 
@@ -69,9 +72,11 @@ def _joined(ends: list[int]) -> list[int]:
 class ByteSource(ABC):
     """The bytes of one file.
 
-    ``name``: as shown in messages and places. ``size``: in bytes. ``gap``: reading this many bytes more costs no more
-    than another read, so reads that are closer together are joined. ``is_remote``: whether each read is a request to another
-    machine.
+    ``name``: as shown in messages and places.
+    ``size``: in bytes.
+    ``gap``: reading this many bytes more costs no more than another read, so reads that are closer together
+        are joined.
+    ``is_remote``: whether each read is a request to another machine.
     """
 
     gap = 4096
@@ -89,8 +94,8 @@ class ByteSource(ABC):
         """
         if offset < 0 or size < 0 or offset + size > self.size:
             raise QuantError(
-                f"{named(self.name)} has {self.size:,} bytes, but bytes {offset:,} to {offset + size:,} are needed; "
-                "the file is truncated, download it again."
+                f"{named(self.name)} has {self.size:,} bytes, but bytes {offset:,} to {offset + size:,} are "
+                "needed; the file is truncated, download it again."
             )
         if size == 0:
             return memoryview(bytearray())
@@ -116,7 +121,7 @@ class ByteSource(ABC):
 
     @property
     def identity(self) -> str:
-        """A text that changes when the file does, as far as that shows without reading it; empty if it does not show."""
+        """A text that changes when the file does, as far as that shows without reading it; else empty."""
         return ""
 
     def _count(self, start: int, stop: int) -> None:
@@ -141,7 +146,7 @@ class MemorySource(ByteSource):
 
 
 class DerivedSource(ByteSource):
-    """Bytes that are computed from a file's bytes when needed: reordered or converted. Those of a few tensors are kept."""
+    """Bytes that are computed from a file's when needed: reordered or converted; a few tensors' are kept."""
 
     gap = 2**62
     source: ByteSource
@@ -250,7 +255,7 @@ class RemoteSource(ByteSource):
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of an error's message; of the operating system's, without the path, which may be a server's."""
+    """Return the first line of an error's message; never the path, which may be a server's."""
     message = (isinstance(error, OSError) and error.strerror) or str(error)
     text = (message.splitlines() or [""])[0].rstrip(".")[:200]
     return text or type(error).__name__

@@ -1,11 +1,11 @@
 """What is wrong or suspicious in a checkpoint, computed from its files, and where.
 
-`steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
+`steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs all of it.
 
-Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk`
-(rows, read once for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx,
-codes), `provenance` (how scales were computed), `siblings` (comparison with the same weights of other
-layers), and `against` (comparison with the original).
+Where things are: `structure` (what files, layers and models lack), `walk` (rows, read once for all that looks
+at them, and those of the original), `stored` (scales, zero points, g_idx, codes), `provenance` (how scales
+were computed), `siblings` (comparison with the same weights of other layers), `paired` (what the original has
+and the checkpoint lacks), and `against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -44,8 +44,8 @@ from quantcore.errors import QuantError
 class CheckStep:
     """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there.
 
-    The first step, of headers, and the last ones, of weights compared with their siblings, are at no tensor. ``summary``,
-    ``measure``: of the tensor that this step completes, for these last ones.
+    The first step, which checks the headers, is at no tensor, nor are the last ones, which compare weights
+    with their siblings: by the ``summary`` and the ``measure`` that the step has which completes a weight.
     """
 
     done: int
@@ -84,25 +84,23 @@ def steps(
         skip: names of weights that have already been checked.
         summaries, measures: of those, by name; the last steps compare all weights with their siblings.
     """
-    tensors, first = checkpoint.tensors, _of_files(checkpoint)
+    tensors = checkpoint.tensors
     total = sum(tensor.num_bytes for tensor in tensors.values())
+    of_files = _of_files(checkpoint)
     originals = None if against is None else Originals(against, checkpoint)
-    yield CheckStep(0, total, "", first if originals is None else first + originals.findings)
+    yield CheckStep(0, total, "", of_files if originals is None else of_files + originals.findings)
     done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
         if name in skip:
             done += tensor.num_bytes
             continue
-        has_one = originals is not None and name in originals.pairs
-        check = _Check(tensor, originals.of(name) if originals is not None and has_one else None)
-        if has_one and check.original is None:
-            words = "{is} not compared: the original has only some of {its} parts."
-            check.findings.append(note(tensor.layout, "not_compared", words, shape=tuple(tensor.layout.shape)))
+        check = _check_of(name, tensor, originals)
         for part in check.run():
             yield CheckStep(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
-            check.summary = known[name] = replace(check.summary, damaged=any(f.severity == "error" for f in check.findings))
+            damaged = any(finding.severity == "error" for finding in check.findings)
+            check.summary = known[name] = replace(check.summary, damaged=damaged)
         if check.measure is not None:
             measured[name] = check.measure
         yield CheckStep(done, total, name, tuple(check.findings), check.summary, check.measure)
@@ -119,6 +117,17 @@ def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:
     lacking = {str(finding.facts.get("module", "")) for finding in found}
     lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
     return (*found, *of_structure(checkpoint.release, lacking))
+
+
+def _check_of(name: str, tensor: CheckpointTensor, originals: Originals | None) -> "_Check":
+    """Return the check of a weight, against its original if it has one."""
+    if originals is None or name not in originals.pairs:
+        return _Check(tensor, None)
+    check = _Check(tensor, originals.of(name))
+    if check.original is None:
+        words = "{is} not compared: the original has only some of {its} parts."
+        check.findings.append(note(tensor.layout, "not_compared", words, shape=tuple(tensor.layout.shape)))
+    return check
 
 
 class _Check:
@@ -152,8 +161,8 @@ class _Check:
         if not layout.holds_values:
             self.findings += of_parameters(layout)
             self.summary = of_quantized(layout)
-            kinds = (DeadScales, Histogram, Provenance) if self.summary.some_zero_scales else (Histogram, Provenance)
-            of_codes = [kind(layout) for kind in kinds if kind.suits(layout)]
+            of_scales = (DeadScales,) if self.summary.some_zero_scales else ()
+            of_codes = [kind(layout) for kind in (*of_scales, Histogram, Provenance) if kind.suits(layout)]
         elif layout.dtype.is_floating_point:
             extremes = Extremes(layout)
         flat = FlatLines(layout) if extremes is not None or Histogram.suits(layout) else None

@@ -1,11 +1,12 @@
-"""How integer codes and their scales were computed, as far as they show it, and scales of 0 although codes differ.
+"""How integer codes and their scales were computed, if it shows, and scales of 0 whose codes differ.
 
-Min-max scales and rounding to nearest leave a trace: the largest |code| of a group is the divisor of its scale, so
-dequantizing and quantizing again gives the same codes and scales. Scale searches do not leave it, and GPTQ seldom.
+Min-max scales and rounding to nearest leave a trace: the largest |code| of a group is the divisor of its
+scale, so dequantizing and quantizing again gives the same codes and scales. Scale searches do not leave it,
+and GPTQ seldom.
 
-A block of zeros has a scale of 0 in many libraries, and equal codes; if its codes differ, what it held is lost.
-`Provenance` counts such blocks where codes are integers in groups of adjacent columns; `DeadScales` the others: floats,
-blocks of several rows, columns in the order of a g_idx.
+A block of zeros has a scale of 0 in many libraries, and equal codes; if its codes differ, what it held is
+lost. `Provenance` counts such blocks where codes are integers in groups of adjacent columns; `DeadScales` the
+others: floats, blocks of several rows, columns in the order of a g_idx.
 """
 
 import math
@@ -105,7 +106,8 @@ class Provenance:
         """Compare the scales of some rows with the weight before it was quantized.
 
         Args:
-            rounding: the relative rounding error of the original, which may be less precise than what was quantized.
+            rounding: the relative rounding error of the original, which may be less precise than what was
+                quantized.
         """
         if not self.symmetric:
             return
@@ -126,7 +128,10 @@ class Provenance:
         if self.groups == 0:
             return
         if 0 < self.dead < self.groups:  # of all, `siblings` says more
-            words = "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; their values are lost."
+            words = (
+                "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; "
+                "their values are lost."
+            )
             yield error(self.layout, "scale_zero", words, dead=self.dead, groups=self.groups)
         yield from _by_codes(self)
         if self.compared:
@@ -150,14 +155,15 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     again = "dequantizing and quantizing again (min-max, {rule}, rounding to nearest)"
     if share >= MOST:
         words = (
-            f"{{stays}} the same after {again} in {{same:%}} of {{its}} {{groups:group}}. Rounding to nearest and training "
-            "(QAT) leave such codes, and so does GPTQ where it keeps the ends of most groups."
+            f"{{stays}} the same after {again} in {{same:%}} of {{its}} {{groups:group}}. Rounding to "
+            "nearest and training (QAT) leave such codes, "
+            "and so does GPTQ where it keeps the ends of most groups."
         )
         yield note(layout, "requantizing_is_identity", words, **facts)
     elif seen.symmetric and seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
         words = (
-            "{reaches} code {lowest} or {highest} in {share:%} of {its} {groups:group}: {its} scales are max |w| divided by "
-            "{half} or {whole}, or smaller ones that clip."
+            "{reaches} code {lowest} or {highest} in {share:%} of {its} {groups:group}: {its} scales are max "
+            "|w| divided by {half} or {whole}, or smaller ones that clip."
         )
         reached = (seen.lowest + seen.highest) / seen.groups
         ends: Facts = {"lowest": -top - 1, "highest": top, "half": top + 0.5, "whole": top + 1}
@@ -166,8 +172,9 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
         # quanto divides in the weight's own dtype, which moves large codes by one
         half = "BF16" if layout.fields[SCALE].piece.dtype == "BF16" and layout.element.bits == 8 else ""
         words = (
-            f"{{does}} not stay the same after {again}: {{same:%}} of {{its}} {{groups:group}} keep their scale. GPTQ, AWQ, a "
-            f"scale search{', arithmetic in bfloat16' * bool(half)} or another rule for scales leaves such codes."
+            f"{{does}} not stay the same after {again}: {{same:%}} of {{its}} {{groups:group}} keep their "
+            f"scale. GPTQ, AWQ, a scale search{', arithmetic in bfloat16' * bool(half)} or another rule for "
+            "scales leaves such codes."
         )
         yield note(layout, "requantizing_changes", words, **facts)
 
@@ -181,8 +188,8 @@ def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
         words = "{has} scales equal to the original's max |w| / {divisor} in {share:%} of {its} groups."
     else:
         words = (
-            "{has} scales that are not the original's max |w| divided by one of {tried}: the nearest, {divisor}, fits "
-            "{share:%} of {its} groups."
+            "{has} scales that are not the original's max |w| divided by one of {tried}: the nearest, "
+            "{divisor}, fits {share:%} of {its} groups."
         )
     yield note(seen.layout, "scale_divisor", words, **facts)
 
@@ -191,8 +198,10 @@ def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
 class DeadScales:
     """Counts runs of columns whose scale is 0 although the values of their codes differ.
 
-    ``dead``: of ``runs``; ``first``: the row and the column of the first; ``lost``, ``elements``: Σx² of the original in them, and
-    how many they are; ``original``: Σx² of the rest.
+    ``dead``: of ``runs``;
+    ``first``: the row and the column of the first;
+    ``lost``, ``elements``: Σx² of the original in them, and how many they are;
+    ``original``: Σx² of the rest.
     """
 
     layout: Layout
@@ -259,8 +268,12 @@ class DeadScales:
         if self.elements:
             matters = self.lost > _MATTERS * self.elements * self.original / (self.runs * self._run)
         words = (
-            "{has} a scale of 0 in {dead} of {groups} runs of {size:column}, the first at {at}, although {its} codes there differ; "
-            "their values are lost."
+            "{has} a scale of 0 in {dead} of {groups} runs of {size:column}, the first at {at}, although "
+            "{its} codes there differ; their values are lost."
         )
         say = error if matters else note
-        return [say(self.layout, "scale_zero", words, dead=self.dead, groups=self.runs, size=self._run, at=self.first)]
+        found = say(
+            self.layout, "scale_zero", words,
+            dead=self.dead, groups=self.runs, size=self._run, at=self.first,
+        )  # fmt: skip
+        return [found]

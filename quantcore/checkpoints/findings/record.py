@@ -1,4 +1,4 @@
-"""What a finding in a checkpoint is, and one cause, one finding: what many weights share becomes one sentence.
+"""What a finding in a checkpoint is; what many weights share for one cause becomes one sentence.
 
 It has their number and the exceptions. Weights that do the same work in different layers have names that
 differ only in numbers: the role of ``model.layers.3.mlp.up_proj.weight`` is
@@ -40,13 +40,13 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
 class CheckpointFinding(Finding):
     """A finding with the tensors that it concerns, by their names in the checkpoint or its files.
 
-    `quantcore.Finding.severity`: "error" if some reader gets wrong values or none, "warning" if readers disagree or
-    something is unusual, "note" if worth knowing. `quantcore.Finding.sentence` names the tensor, or the number of tensors.
-    `quantcore.Finding.facts`: the numbers of the sentence, by name; of several tensors, those that they share. ``words``: the
-    sentence with places for the subject's facts, see `statement`; findings of one kind and severity with equal words have one
-    cause, and are one finding (`grouped`). ``cause``: what takes the place of the words where these differ although
-    the cause is the same.
-    ``members``: the findings of the single tensors, if it is about several; else empty.
+    `quantcore.Finding.severity`: "error" if some reader gets wrong values or none, "warning" if readers
+    disagree or something is unusual, "note" if worth knowing. `quantcore.Finding.sentence` names the tensor,
+    or the number of tensors. `quantcore.Finding.facts`: the numbers of the sentence, by name; of several
+    tensors, those that they share. ``words``: the sentence with places for the subject's facts, see
+    `statement`; findings of one kind and severity with equal words have one cause, and are one finding
+    (`grouped`). ``cause``: what takes the place of the words where these differ although the cause is the
+    same. ``members``: the findings of the single tensors, if it is about several; else empty.
     """
 
     tensors: tuple[str, ...] = ()
@@ -76,7 +76,10 @@ def finding_of(
     Args:
         words: the sentence after the name of the first; a template (see `statement`) if there are facts.
     """
-    names = (subject,) if isinstance(subject, str) else subject if isinstance(subject, tuple) else (subject.name,)
+    if isinstance(subject, tuple):
+        names = subject
+    else:
+        names = (subject if isinstance(subject, str) else subject.name,)
     sentence = write(words, named(names[0]), [facts], names[:1])
     return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
 
@@ -98,10 +101,13 @@ def grouped(findings: Iterable[CheckpointFinding], formats: Mapping[str, str]) -
     """Return findings with those of one cause merged, the worst first, then by layer.
 
     Args:
-        formats: of every weight that was checked, its format, such as "gptq"; of these, a merged finding says to how
-            many it does not apply.
+        formats: of every weight that was checked, its format, such as "gptq"; of these, a merged finding says
+            to how many it does not apply.
     """
-    causes = alike(findings, lambda found: (found.severity, found.kind, found.cause or found.words or found.sentence))
+    def cause(found: CheckpointFinding) -> tuple[str, str, object]:
+        return found.severity, found.kind, found.cause or found.words or found.sentence
+
+    causes = alike(findings, cause)
     merged = [_merged(members, formats) if len(members) > 1 else members[0] for members in causes.values()]
     return sorted(merged, key=_place)
 
@@ -144,7 +150,7 @@ def _shared(members: Sequence[CheckpointFinding]) -> Facts:
 
 
 def role_of(name: str) -> str:
-    """Return a name with its numbers replaced: what the same weight of other layers and experts is called too.
+    """Return a name without its numbers, as the same weight of other layers and experts has it too.
 
     >>> role_of("blk.3.ffn_up.weight")
     'blk.*.ffn_up.weight'
@@ -174,8 +180,8 @@ def subject_of(names: Sequence[str], among: Iterable[str], kind: str = "tensor")
         among: all weights of which the same could have been said, ``names`` included.
         kind: what these are called: ``gptq tensor``.
 
-    >>> subject_of(["a.0.w", "a.1.w", "a.2.w", "a.3.w"], ["a.0.w", "a.1.w", "a.2.w", "a.3.w", "b"], "gptq tensor")
-    "4 of 5 gptq tensors (all but 'b')"
+    >>> subject_of(["a.0.w", "a.1.w", "a.2.w", "a.3.w"], ["a.0.w", "a.1.w", "a.2.w", "a.3.w", "b"], "gptq
+    tensor") "4 of 5 gptq tensors (all but 'b')"
     """
     chosen = set(names)
     others = [name for name in among if name not in chosen]

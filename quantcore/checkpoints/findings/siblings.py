@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.findings.paired import rotations
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
 from quantcore.checkpoints.findings.stored import Flat, scale_boxes
-from quantcore.checkpoints.findings.structure import is_matrix, rotations
+from quantcore.checkpoints.findings.structure import is_matrix
 from quantcore.checkpoints.findings.walk import Box, walk
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
@@ -35,19 +36,20 @@ GAP = 1.0  # times as wide as the others are apart
 GAP_LEAST = 5.0  # times the least scatter
 FEW = 4  # beyond a gap lies at most one weight of so many
 DEVIATION = 1.4826  # standard deviation of a normal distribution / median absolute deviation
-# log2: what scatter counts as at least. Norms and biases of sound models differ by more than matrices do, and the
-# largest element of a weight by more than its spread.
+# log2: what scatter counts as at least. Norms and biases of sound models differ by more than matrices do, and
+# the largest element of a weight by more than its spread.
 LEAST: Mapping[str, float] = {"matrix": 0.5, "vector": 1.0, "bias": 2.0}
 LEAST_LARGEST = 1.0
-# |mean| / RMS of a matrix, whose siblings have a fifth of it at most; a zero point of 4 bits that is off by one makes about 0.4
+# |mean| / RMS of a matrix, whose siblings have a fifth of it at most; a zero point of 4 bits that is off by
+# one makes about 0.4
 SHIFTED, LIKE_OTHERS = 0.2, 0.2
 MANY = 1024  # elements; the mean of fewer differs from 0 by chance
 _FLOATS = frozenset({"plain float16", "plain bfloat16", "plain float32", "plain float64"})
 # model types whose RMSNorm multiplies by 1 + weight, as in their modeling files in transformers 5.23
 ADDS_ONE = (
-    "gemma", "gemma2", "gemma3", "gemma3_text", "minimax_m3_vl", "muse_glimmer", "muse_spark", "nemotron", "paligemma",
-    "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp", "recurrent_gemma",
-    "shieldgemma2", "step3p7", "t5gemma", "t5gemma2", "vaultgemma", "videoprism",
+    "gemma", "gemma2", "gemma3", "gemma3_text", "minimax_m3_vl", "muse_glimmer", "muse_spark", "nemotron",
+    "paligemma", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp",
+    "recurrent_gemma", "shieldgemma2", "step3p7", "t5gemma", "t5gemma2", "vaultgemma", "videoprism",
 )  # fmt: skip
 SAMPLE = 1 << 16  # elements that the spread is computed from
 PLACES = 8  # runs of rows that a sample of a quantized weight is taken from
@@ -106,7 +108,7 @@ class Summary:
 
 
 class Extremes:
-    """The summary of a weight whose values arrive in boxes of rows; ``step``: every how many elements one is sampled."""
+    """The summary of a weight whose values arrive in boxes of rows; every ``step``-th one is sampled."""
 
     def __init__(self, layout: Layout, step: int | None = None) -> None:
         self.layout, self.largest, self.nonfinite = layout, Largest(), 0
@@ -271,7 +273,7 @@ QUANTITIES = (
 
 
 def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator[CheckpointFinding]:
-    """Yield the weights of one role that are far from the others, each in the first quantity that shows it."""
+    """Yield the weights of a role that are far from the others, in the first quantity that shows it."""
     said: set[str] = set()
     for quantity in quantities:
         for summary, middle, low, high in _outside(of_role, quantity):
@@ -287,7 +289,7 @@ def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator
 
 
 def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
-    """Yield the matrices whose values lie to one side of 0, as those of no sibling do: their zero points or codes are off."""
+    """Yield matrices whose values lie to one side of 0, unlike siblings': zero points or codes are off."""
     means = {s.name: abs(s.mean) / s.spread for s in of_role if s.spread and math.prod(s.shape) >= MANY}
     if len(means) <= SIBLINGS or not is_matrix(of_role[0].shape):
         return
@@ -295,8 +297,8 @@ def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
     share, others = means.pop(name), max(means.values())
     if share > SHIFTED and others < LIKE_OTHERS * share:
         words = (
-            "{has} a mean of {share} times {its} RMS, where the {siblings} in other layers have at most {high}: zero points or "
-            "codes are off."
+            "{has} a mean of {share} times {its} RMS, where the {siblings} in other layers have at most "
+            "{high}: zero points or codes are off."
         )
         yield error(name, "far_mean", words, share=share, high=others, siblings=len(means))
 
@@ -330,7 +332,7 @@ def _by_scatter(logs: Sequence[float], weights: Sequence[float], least: float) -
 
 
 def _by_gap(logs: Sequence[float], weights: Sequence[float], least: float) -> set[int]:
-    """Return which are beyond a gap at one end that is wider than all others are apart: few weights, with wide scatter."""
+    """Return the few that are beyond a gap at one end, which is wider than all others are apart."""
     order = sorted(range(len(logs)), key=lambda i: logs[i])
     for few in range(max(1, len(logs) // FEW), 0, -1):
         for beyond, rest in ((order[:few], order[few:]), (order[-few:], order[:-few])):
@@ -354,8 +356,10 @@ def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding
                 continue
             what = "are 0" if lines.zero else f"have one {lines.numbers} throughout"
             words = (
-                f"{{has}} {{lines:{lines.axis}}} of {{of}} that {what}, {{side_by_side}} of them side by side from {lines.axis} "
-                "{first} on, where {alive} of the {siblings} in other layers have none; download the release again."
+                f"{{has}} {{lines:{lines.axis}}} of {{of}} that {what}, {{side_by_side}} of them side by "
+                f"side from {lines.axis} "
+                "{first} on, where {alive} of the {siblings} in other layers have none; "
+                "download the release again."
             )
             facts: Facts = {
                 "lines": lines.total, "of": lines.of, "first": lines.first, "side_by_side": lines.longest,

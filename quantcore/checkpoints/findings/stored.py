@@ -39,7 +39,8 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
     Raises:
         QuantError: they can't be read.
     """
-    # decisions against the config or without it, which other readers may make differently, and the format's own checks
+    # decisions against the config or without it, which other readers may make differently, and the format's
+    # own checks
     said = (*layout.statements(), *(layout.checks(layout) if layout.checks is not None else ()))
     yield from (finding_of(s.severity, layout, s.kind, s.words, **s.facts) for s in said)
     powers = any(s.kind == "e8m0_nan" for s in said)
@@ -56,17 +57,21 @@ def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
         negative.add(scale < 0, start)
         total += scale.numel()
     if nonfinite.count:
-        words = "{has} {scales:NaN or infinite scale}, first at {first} of the grid of blocks; the values there are wrong."
+        words = (
+            "{has} {scales:NaN or infinite scale}, first at {first} of the grid of blocks; "
+            "the values there are wrong."
+        )
         yield error(layout, "scale_nonfinite", words, scales=nonfinite.count, first=nonfinite.first)
     # those of MLX and ggml are signed, and nested ones of bitsandbytes are rounded
     unusual = layout.symmetric and SCALE in layout.fields
     if unusual and negative.count:
         words = (
-            "{has} {scales:negative scale} ({share:%}), first at {first} of the grid of blocks; {its} format does not write "
-            "negative scales."
+            "{has} {scales:negative scale} ({share:%}), first at {first} of the grid of blocks; {its} format "
+            "does not write negative scales."
         )
         count = negative.count
-        yield warning(layout, "scale_negative", words, scales=count, share=count / total, first=negative.first)
+        share = count / total
+        yield warning(layout, "scale_negative", words, scales=count, share=share, first=negative.first)
 
 
 @dataclass
@@ -110,8 +115,9 @@ def _powers_of_two(layout: Layout) -> Iterator[CheckpointFinding]:
     powers = (scale.view(torch.int32) & 0x7FFFFF == 0) & (scale != 0)
     if scale.numel() >= FEW and bool((powers | (scale == 0)).all()) and int((powers & (scale != 1)).sum()):
         words = (
-            "{has} float32 scales that are all powers of two ({scales:scale}), as in E8M0 (ue8m0); if they were rounded "
-            "after the codes were computed, values are too large or too small by a factor of up to 2."
+            "{has} float32 scales that are all powers of two ({scales:scale}), as in E8M0 (ue8m0); if they "
+            "were rounded after the codes were computed, "
+            "values are too large or too small by a factor of up to 2."
         )
         yield warning(layout, "scales_powers_of_two", words, scales=int(powers.sum()))
 
@@ -130,12 +136,18 @@ def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
     if bool(falls.any()):
         yield _unsorted(layout, found, int(falls.nonzero()[0, 0]) + 1, order)
     elif order.said and layout.blocks.grid[-1] > 1:
-        words = "{has} columns in the order of {its} groups, although the config says {says}; the values are the same."
+        words = (
+            "{has} columns in the order of {its} groups, although the config says {says}; "
+            "the values are the same."
+        )
         yield note(layout, "config_unused", words, says=order.option, groups=layout.blocks.grid[-1])
 
 
 def _unsorted(layout: Layout, found: Tensor, at: int, order: GroupOrder) -> CheckpointFinding:
-    where = "{has} an unsorted g_idx: column {column} belongs to group {group}, the one before it to group {before}"
+    where = (
+        "{has} an unsorted g_idx: column {column} belongs to group {group}, "
+        "the one before it to group {before}"
+    )
     say, words = (note, f"{where} {order.unsorted}") if order.said else (error, f"{where}{order.unsaid}")
     group, before = int(found[at]), int(found[at - 1])
     return say(layout, "g_idx_unsorted", words, column=at, group=group, before=before)
@@ -154,8 +166,8 @@ def _sizes(layout: Layout, found: Tensor) -> Iterator[CheckpointFinding]:
         return
     at = int((counts != expected).nonzero()[0, 0])
     words = (
-        "{has} a g_idx that gives group {group} {columns:column} instead of {size}; every group has as many columns as "
-        "the group size, so it is damaged."
+        "{has} a g_idx that gives group {group} {columns:column} instead of {size}; every group has as many "
+        "columns as the group size, so it is damaged."
     )
     yield error(layout, "g_idx_unbalanced", words, group=at, columns=int(counts[at]), size=size)
 
@@ -172,7 +184,8 @@ class Histogram:
         """Start with counts of 0."""
         self.counts = np.zeros(1 << self.layout.element.bits, np.int64)
         element = self.layout.element
-        self._narrow = isinstance(element, IntFormat) and element.bits < 8 and isinstance(self.layout.fields[CODES], Numbers)
+        is_int = isinstance(element, IntFormat) and element.bits < 8
+        self._narrow = is_int and isinstance(self.layout.fields[CODES], Numbers)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
@@ -198,7 +211,10 @@ class Histogram:
     def found(self) -> Iterator[CheckpointFinding]:
         """Yield the findings from a weight's codes."""
         if self.outside:
-            words = "{has} {codes:code} outside {format}, the format that is given for {it}; correct the format or the codes."
+            words = (
+                "{has} {codes:code} outside {format}, the format that is given for {it}; "
+                "correct the format or the codes."
+            )
             element = self.layout.element
             yield error(self.layout, "code_outside", words, codes=self.outside, format=str(element))
         if isinstance(self.layout.element, FloatFormat):
@@ -230,7 +246,8 @@ def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
         who = ", as ModelOpt does in MXFP4" * mxfp4
         words = f"{{stores}} 0 as −0 {of}, and never as +0{who}."
     share = minus_zero / total
-    yield note(layout, "minus_zero", words, codes=minus_zero, total=total, share=share, plus_zeros=int(counts[0]))
+    facts = {"codes": minus_zero, "total": total, "share": share, "plus_zeros": int(counts[0])}
+    yield note(layout, "minus_zero", words, **facts)
 
 
 def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
@@ -243,8 +260,8 @@ def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
     for bit in range(bits):
         if always >> bit & 1 or not ever >> bit & 1:
             words = (
-                "{has} bit {bit} set to {value} in every code, so half of the {codes} codes never occur; a packer may have "
-                "lost it."
+                "{has} bit {bit} set to {value} in every code, so half of the {codes} codes never occur; a "
+                "packer may have lost it."
             )
             facts = {"bit": bit, "value": always >> bit & 1, "codes": 1 << bits}
             yield warning(histogram.layout, "bit_constant", words, **facts)
@@ -271,8 +288,11 @@ def _never_used(histogram: Histogram) -> Iterator[CheckpointFinding]:
 class Flat:
     """The rows or columns of a weight that are flat.
 
-    ``axis``: "row" or "column"; ``total``: how many, of ``of``; ``longest``: of them side by side, from ``first`` on;
-    ``zero``: whether those are 0; ``numbers``: what was compared.
+    ``axis``: "row" or "column";
+    ``total``: how many, of ``of``;
+    ``longest``: of them side by side, from ``first`` on;
+    ``zero``: whether those are 0;
+    ``numbers``: what was compared.
     """
 
     axis: str

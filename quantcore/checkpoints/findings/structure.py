@@ -2,19 +2,16 @@
 
 Damaged files, and stored tensors whose counterparts are missing.
 
-Of a fused set, such as q, k, v and o of one attention, a layer has all or none: one that is missing is an error. Some
-models have layers without k and v, which share those of another layer, or without v, which equals k; and layers of
-another kind, without any of the set. One layer alone without k and v has lost them, if no config says that it shares
-those of another. A module of a layer has the same stored tensors as in other layers if they are stored in the same way;
-one that is missing is an error, too.
+Of a fused set, such as q, k, v and o of one attention, a layer has all or none: one that is missing is an
+error. Some models have layers without k and v, which share those of another layer, or without v, which equals
+k; and layers of another kind, without any of the set. One layer alone without k and v has lost them, if no
+config says that it shares those of another. A module of a layer has the same stored tensors as in other
+layers if they are stored in the same way; one that is missing is an error, too.
 
-Layers are numbered without gaps: a number that is missing between others was lost. (Modules of `torch.nn.Sequential` have
-gaps where nothing is stored, such as activations: more of them, or modules of one tensor each.) Of the last layers, only the
-config says that there should be more; and only the config says that a head is not the embedding itself.
-
-Compared with the original, a checkpoint lacks weights, or has them in another shape. What is true of the
-original's values is not true of weights that QuIP or SpinQuant rotated: compressed-tensors names the
-transforms in ``transform_config``; norms before rotated weights are folded into them.
+Layers are numbered without gaps: a number that is missing between others was lost. (Modules of
+`torch.nn.Sequential` have gaps where nothing is stored, such as activations: more of them, or modules of one
+tensor each.) Of the last layers, only the config says that there should be more; and only the config says
+that a head is not the embedding itself.
 """
 
 import re
@@ -22,8 +19,6 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from quantcore.checkpoints.comparison.pairing import Pairing
-from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.record import (
     CheckpointFinding,
@@ -36,8 +31,7 @@ from quantcore.checkpoints.findings.record import (
 )
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.statement import Problem, some
-from quantcore.diagnosis import Severity
+from quantcore.checkpoints.statement import Problem
 
 # A stored tensor of a quantized release -> what else its module must have: one name of each group
 PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -58,16 +52,20 @@ Pieces = Mapping[str, StoredTensor]
 # names of the modules of one fused set, in the layouts of transformers, llama.cpp, diffusers and others
 SETS: tuple[tuple[str, ...], ...] = (
     ("q_proj", "k_proj", "v_proj", "o_proj"), ("q_proj", "k_proj", "v_proj", "out_proj"),
-    ("q_proj", "k_proj", "v_proj", "dense"), ("query", "key", "value"), ("q_lin", "k_lin", "v_lin", "out_lin"),
+    ("q_proj", "k_proj", "v_proj", "dense"), ("query", "key", "value"),
+    ("q_lin", "k_lin", "v_lin", "out_lin"),
     ("to_q", "to_k", "to_v"), ("wq", "wk", "wv", "wo"), ("q", "k", "v", "o"),
     ("attn_q", "attn_k", "attn_v", "attn_output"), ("qkv_proj", "o_proj"), ("query_key_value", "dense"),
     ("c_attn", "c_proj"), ("attn_qkv", "attn_output"), ("gate_proj", "up_proj", "down_proj"),
     ("gate_up_proj", "down_proj"), ("ffn_gate", "ffn_up", "ffn_down"),
-    ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"), ("w1", "w2", "w3"), ("fc1", "fc2"), ("wi_0", "wi_1", "wo"),
+    ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"), ("w1", "w2", "w3"), ("fc1", "fc2"),
+    ("wi_0", "wi_1", "wo"),
     ("c_fc", "c_proj"), ("dense_h_to_4h", "dense_4h_to_h"), ("fc_in", "fc_out"), ("up_proj", "down_proj"),
 )  # fmt: skip
-SHARED = frozenset({"k_proj", "v_proj", "key", "value", "k_lin", "v_lin", "to_k", "to_v", "wk", "wv", "k", "v",
-                    "attn_k", "attn_v"})  # fmt: skip
+SHARED = frozenset({
+    "k_proj", "v_proj", "key", "value", "k_lin", "v_lin", "to_k", "to_v", "wk", "wv", "k", "v",
+    "attn_k", "attn_v",
+})  # fmt: skip
 LIKE_KEYS = frozenset({"v_proj", "value", "v_lin", "to_v", "wv", "v", "attn_v"})
 _ALONE = 3  # layers that have what one layer alone lacks
 # in the names of a config's keys
@@ -172,14 +170,22 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
                     lacking[parent] = (missing, len(whole))
         for parent, (missing, whole_number) in lacking.items():
             for name in missing:
-                words = "{is} missing, although {it} {is} there in {layers} other layers; download the release again."
+                words = (
+                    "{is} missing, although {it} {is} there in {layers} other layers; "
+                    "download the release again."
+                )
                 if whole_number == 1:
                     words = "{is} missing, although another layer has {it}; download the release again."
-                yield error(f"{parent}.{name}.weight", "missing_tensor", words, layers=whole_number, lacking=name)
+                weight = f"{parent}.{name}.weight"
+                yield error(weight, "missing_tensor", words, layers=whole_number, lacking=name)
 
 
 def _is_of_another_kind(
-    parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str], sharing: bool
+    parents: Mapping[str, Mapping[str, Pieces]],
+    parent: str,
+    missing: Sequence[str],
+    whole: Sequence[str],
+    sharing: bool,
 ) -> bool:
     """Tell whether a layer with some of a set may be sound: another kind of layer, or with shared keys."""
     own, lost = parents[parent], set(missing)
@@ -189,7 +195,8 @@ def _is_of_another_kind(
     same = (p for p in parents if role_of(p) == role_of(parent) and p != parent)
     others = any(lost.isdisjoint(parents[p]) for p in same)
     if lost <= SHARED and len(lost) > 1:
-        # one layer alone that shares keys and values without its config saying so would be the first such model
+        # one layer alone that shares keys and values without its config saying so would be the first such
+        # model
         return sharing or others or len(whole) < _ALONE
     return lost <= LIKE_KEYS and (others or _shapes(own) not in [_shapes(parents[p], lost) for p in whole])
 
@@ -203,7 +210,7 @@ def _shapes(modules: Mapping[str, Pieces], without: Container[str] = ()) -> dict
 
 
 def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[CheckpointFinding]:
-    """Yield a matrix that one layer lacks, although it has all else that most layers have; a norm is only worth a note."""
+    """Yield a matrix that one layer lacks, although it has all else that most have; a norm as a note."""
     layers: dict[str, dict[str, tuple[int, ...]]] = {}
     for module, pieces in modules.items():
         match = _SPLIT.match(module)
@@ -216,17 +223,20 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
             own = frozenset(layers[layer])
             best = max((k for k in kinds if own < k), key=lambda k: (kinds[k], -len(k)), default=own)
             lost = sorted(best - own)
-            if not lost or kinds[own] * RARE > kinds[best] or any(f"{layer}{n}.weight" in known for n in lost):
+            is_rare = kinds[own] * RARE <= kinds[best]
+            if not lost or not is_rare or any(f"{layer}{n}.weight" in known for n in lost):
                 continue
             example = next(layers[other] for other in same if frozenset(layers[other]) == best)
             shared = lost[0].rpartition(".")[2] in SHARED
             kills = len(lost) == 1 and is_matrix(example[lost[0]]) and not shared
             kills |= _are_experts_between(lost, own)
             say = error if kills else note
-            words = "{is} missing, although {layers} other layers have {it}" + "; download the release again" * kills
+            again = "; download the release again" * kills
+            words = "{is} missing, although {layers} other layers have {it}" + again
             for name in lost:
                 lacking = name.lstrip(".")
-                yield say(f"{layer}{name}.weight", "missing_tensor", f"{words}.", layers=kinds[best], lacking=lacking)
+                weight = f"{layer}{name}.weight"
+                yield say(weight, "missing_tensor", f"{words}.", layers=kinds[best], lacking=lacking)
 
 
 def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
@@ -252,8 +262,8 @@ def _of_parts(modules: Mapping[str, Pieces], reported: Container[str]) -> Iterat
             best = max(more, key=lambda k: kinds[k])
             for last, _ in sorted(best - own):
                 words = (
-                    "{is} missing, although {layers} other layers have {it}, stored in the same way; download the release "
-                    "again."
+                    "{is} missing, although {layers} other layers have {it}, stored in the same way; "
+                    "download the release again."
                 )
                 yield error(f"{module}.{last}", "missing_tensor", words, layers=kinds[best], lacking=last)
 
@@ -301,7 +311,10 @@ def _at_end(
         return
     if not known < said - (more if isinstance(more, int) else 0) or said > 2 * known:
         return
-    words = f"{{is}} missing: the config says that the model has {{said}} layers, and the last one here is {{last}}; {_AGAIN}"
+    words = (
+        f"{{is}} missing: the config says that the model has {{said}} layers, and the last one here is "
+        f"{{last}}; {_AGAIN}"
+    )
     for number in range(known, said):
         yield error(f"{prefix}{number}", "missing_layer", words, said=said, last=known - 1)
 
@@ -316,8 +329,8 @@ def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Ite
     (embedding,) = matrices
     if "embed" in embedding or embedding.rpartition(".")[2] == "wte":
         words = (
-            "{is} missing: the config says that the head is not the embedding ({key}: false), but there is no other matrix "
-            f"outside of the layers; {_AGAIN}"
+            "{is} missing: the config says that the head is not the embedding ({key}: false), but there is "
+            f"no other matrix outside of the layers; {_AGAIN}"
         )
         yield error("lm_head.weight", "missing_head", words, key="tie_word_embeddings")
 
@@ -333,65 +346,3 @@ def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> obje
 def _of_gguf(config: Mapping[str, Any], key: str) -> object:
     """Return what the metadata of a GGUF file says of its architecture."""
     return config.get(f"{config.get('general.architecture')}.{key}")
-
-
-def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding]:
-    """Yield findings about weights that only one checkpoint has, and about different shapes."""
-    for unpaired in pairing.unpaired:
-        if unpaired.kind == "shape":
-            yield CheckpointFinding("shape_differs", "error", unpaired.reason, tensors=(unpaired.name,))
-    alone = {
-        side: tuple(u.name for u in pairing.unpaired if u.side == side and u.kind in ("absent", "missing"))
-        for side in ("original", "other")
-    }
-    # a role that the checkpoint has in other layers is not left out on purpose
-    kept = {role_of(pair.other.name) for pair in pairing.pairs} | {role_of(pair.original.name) for pair in pairing.pairs}
-    lost = tuple(name for name in alone["original"] if role_of(name) in kept) + tuple(_lost_experts(pairing, original))
-    severities: tuple[tuple[Severity, tuple[str, ...]], ...] = (
-        ("error", lost), ("warning", tuple(name for name in alone["original"] if name not in set(lost))),
-    )  # fmt: skip
-    for severity, names in severities:
-        if names:
-            yield CheckpointFinding(
-                "missing_tensor", severity,
-                f"The original has {some(names)}, but the checkpoint does not.", tensors=names,
-                facts={"tensors": len(names)},
-            )  # fmt: skip
-    if alone["other"]:
-        yield CheckpointFinding(
-            "additional_tensor", "note",
-            f"The original does not have {some(alone['other'])}, so nothing is compared there.", tensors=alone["other"],
-        )  # fmt: skip
-
-
-def _lost_experts(pairing: Pairing, original: Opened) -> Iterator[str]:
-    """Yield the experts of the original's stacks that the checkpoint, which has others of them, lacks."""
-    taken: dict[str, set[int]] = {}
-    for pair in pairing.pairs:
-        if pair.original.index is not None:
-            taken.setdefault(pair.original.name, set()).add(pair.original.index)
-    for name, experts in taken.items():
-        for expert in range(original.tensors[name].shape[0]):
-            if expert not in experts:
-                yield f"{name}[{expert}]"
-
-
-def rotations(release: Release) -> tuple[str, ...]:
-    """Return the names of the transforms that compressed-tensors applied to weights, such as R1 of SpinQuant."""
-    groups = section(section(release.quantization, "transform_config"), "config_groups")
-    return tuple(name for name, group in groups.items() if _moves_weights(group))
-
-
-def _moves_weights(group: Any) -> bool:
-    """Tell whether a group of the config, which may be malformed, applies its transform to weights."""
-    applied = group.get("apply") if isinstance(group, dict) else None
-    if not isinstance(applied, list):
-        return False
-    places = [one.get("location") for one in applied if isinstance(one, dict)]
-    return any(isinstance(place, str) and place.startswith("weight") for place in places)
-
-
-def rotated(names: tuple[str, ...]) -> CheckpointFinding:
-    """Return the note that rotated weights are not compared."""
-    sentence = f"The weights are rotated (transform_config: {some(names)}), so their values are not compared with the original's."
-    return CheckpointFinding("rotated", "note", sentence, facts={"transforms": len(names)})

@@ -1,8 +1,8 @@
 """One walk over the rows of a weight and of its original, for all that is gathered from them.
 
-The original is read in the shape and order in which the release has the weight. llama.cpp permutes the rows of q and k.
-Experts are stacked on one side, q, k and v or gate and up fused, the matrices of GPT-2's Conv1D transposed: what
-`comparison.pairing` pairs part by part is put together here.
+The original is read in the shape and order in which the release has the weight. llama.cpp permutes the rows
+of q and k. Experts are stacked on one side, q, k and v or gate and up fused, the matrices of GPT-2's Conv1D
+transposed: what `comparison.pairing` pairs part by part is put together here.
 """
 
 import math
@@ -64,7 +64,8 @@ class Ordered:
 class Assembled(Ordered):
     """A weight of which the original has parts, or of which it is a part.
 
-    ``pairs``: its parts, which cover it, with those of the original; ``layouts``: of the original's tensors, by name.
+    ``pairs``: its parts, which cover it, with those of the original; ``layouts``: of the original's tensors,
+    by name.
     """
 
     pairs: tuple[Pair, ...] = ()
@@ -108,7 +109,7 @@ class Assembled(Ordered):
 
 
 def in_order(source: Opened, release: Opened, pairs: Sequence[Pair], name: str) -> Ordered | None:
-    """Return a weight of the original as the release has it; None if the original has only some of its parts."""
+    """Return a weight of the original as the release has it; None if only some of its parts are there."""
     shape = tuple(release.tensors[name].shape)
     first = pairs[0]
     tensor = source.tensors[first.original.name]

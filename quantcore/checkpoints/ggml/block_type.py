@@ -1,8 +1,8 @@
 """A block type of GGUF: its fields, and how ggml computes values from them.
 
-Every type computes value = level * scale, or level * scale - min (K types), or level * scale + min (Q4_1, Q5_1), in
-float32 and in this order, as ggml's `dequantize_row_*` do. A level is what a code stands for: the code
-itself minus a constant, an entry of a table, or an element of a row of a grid.
+Every type computes value = level * scale, or level * scale - min (K types), or level * scale + min (Q4_1,
+Q5_1), in float32 and in this order, as ggml's `dequantize_row_*` do. A level is what a code stands for: the
+code itself minus a constant, an entry of a table, or an element of a row of a grid.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,11 @@ _AT_ONCE = 1 << 18
 class BlockType:
     """How one of ggml's types stores ``elements`` consecutive elements of a row in ``num_bytes`` bytes.
 
-    ``type_id``: the number in a file. ``sub_block``: elements that share one scale. ``min_sign``: -1 where the min is
-    subtracted. ``scale_of``, ``min_of``: from the fields. ``unit``: the value of one level; ggml keeps FP4 levels doubled, and the steps of IQ1 in eighths.
+    ``type_id``: the number in a file.
+    ``sub_block``: elements that share one scale.
+    ``min_sign``: -1 where the min is subtracted.
+    ``scale_of``, ``min_of``: from the fields.
+    ``unit``: the value of one level; ggml keeps FP4 levels doubled, and the steps of IQ1 in eighths.
     ``source``: where the layout is defined.
     """
 
@@ -76,7 +79,7 @@ class BlockType:
 
     @cached_property
     def zero_points(self) -> int:
-        """How many zero points a block has, each of a run of elements; 0 if nothing is subtracted from codes."""
+        """How many zero points a block has, each of a run of elements; 0 if codes are used as they are."""
         found = self.levels.zero_point(self.unpack(np.zeros(self.num_bytes, np.uint8)))
         return 0 if found is None else int(found.shape[1])
 
@@ -140,8 +143,8 @@ class BlockType:
         given = np.ascontiguousarray(data, np.uint8)
         if given.size % self.num_bytes:
             raise QuantError(
-                f"{given.size:,} bytes are not a whole number of {self.name} blocks of {self.num_bytes} bytes; pass "
-                "whole rows."
+                f"{given.size:,} bytes are not a whole number of {self.name} blocks of {self.num_bytes} "
+                "bytes; pass whole rows."
             )
         return given.reshape(-1, self.num_bytes)
 
@@ -164,7 +167,9 @@ class BlockType:
             low = -(1 << field.bits - 1) if field.kind == "i" else -field.offset
             high = low + (1 << field.bits) - 1
             if bad := [n for n in (int(given.min()), int(given.max())) if not low <= n <= high]:
-                raise QuantError(f"The field {field.name!r} of {self.name} takes {low}..{high}, not {bad[0]}.")
+                raise QuantError(
+                    f"The field {field.name!r} of {self.name} takes {low}..{high}, not {bad[0]}."
+                )
         return blocks
 
 
@@ -175,7 +180,8 @@ def _computed(parameter: Expression, fields: Fields) -> Tensor:
     if len(given) == 1 and one.dtype == np.uint8:
         return torch.from_numpy(_of_bytes(parameter)[one])
     # fewer bits than a float32 holds exactly, and torch computes with two dtypes slowly
-    found: Tensor = run(parameter, {name: torch.from_numpy(n.astype(np.float32)) for name, n in given.items()})
+    numbers = {name: torch.from_numpy(n.astype(np.float32)) for name, n in given.items()}
+    found: Tensor = run(parameter, numbers)
     return found
 
 

@@ -1,8 +1,9 @@
 """Every block type of GGUF, and all of ggml's types by the number that a file holds.
 
-Q4_0 to Q8_0 (blocks of 32 with one scale), and the newer Q1_0 and Q2_0. Q2_K to Q6_K: super-blocks of 256 elements in 8 or
-16 sub-blocks, whose scales and mins are themselves quantized. IQ4_NL and IQ4_XS (tables), IQ2_XXS to IQ3_S (signed grids),
-IQ1_S and IQ1_M (shifted grids). TQ1_0 and TQ2_0 (three levels), MXFP4 and NVFP4 (FP4 E2M1 with 8-bit scales).
+Q4_0 to Q8_0 (blocks of 32 with one scale), and the newer Q1_0 and Q2_0. Q2_K to Q6_K: super-blocks of 256
+elements in 8 or 16 sub-blocks, whose scales and mins are themselves quantized. IQ4_NL and IQ4_XS (tables),
+IQ2_XXS to IQ3_S (signed grids), IQ1_S and IQ1_M (shifted grids). TQ1_0 and TQ2_0 (three levels), MXFP4 and
+NVFP4 (FP4 E2M1 with 8-bit scales).
 """
 
 from quantcore.checkpoints.ggml.block_type import BlockType
@@ -69,8 +70,8 @@ Q2_0 = BlockType(
 def _six_bits(name: str, byte: int, shift: int) -> StructField:
     """Return the scale (or min) codes of Q4_K and Q5_K: eight of 6 bits (ggml-quants.c, `get_scale_min_k4`).
 
-    The first four are stored whole in the bytes from ``byte`` on. Of the other four, four bits are in the bytes from 12
-    on, starting at bit ``shift``, and two are in the upper bits of the bytes of the first four.
+    The first four are stored whole in the bytes from ``byte`` on. Of the other four, four bits are in the
+    bytes from 12 on, starting at bit ``shift``, and two are in the upper bits of the bytes of the first four.
     """
     four = (Axis(4, 1),)
     return StructField(
@@ -229,7 +230,8 @@ IQ1_S = BlockType(
     ),
     32, ShiftedGrid("IQ1_S", 32), stepped(1, 2, 1 / STEPS), unit=1 / STEPS,
 )  # fmt: skip
-# The float16 of IQ1_M is split into four parts: the highest four bits of each of the four words of scale codes.
+# The float16 of IQ1_M is split into four parts: the highest four bits of each of the four words of scale
+# codes.
 IQ1_M = BlockType(
     "IQ1_M", 29, 256, 56,
     (
@@ -269,9 +271,11 @@ NVFP4 = BlockType(
 )  # fmt: skip
 
 
-BLOCK_TYPES: dict[str, BlockType] = {
-    kind.name: kind for kind in tuple(globals().values()) if isinstance(kind, BlockType)
-}
+_ALL = (
+    Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ2_XXS, IQ2_XS,
+    IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, TQ1_0, TQ2_0, MXFP4, NVFP4,
+)  # fmt: skip
+BLOCK_TYPES: dict[str, BlockType] = {kind.name: kind for kind in _ALL}
 TYPE_IDS: dict[int, BlockType] = {kind.type_id: kind for kind in BLOCK_TYPES.values()}
 
 # types that store plain values, with bytes per element; safetensors uses the same names

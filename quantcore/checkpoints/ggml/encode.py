@@ -25,7 +25,8 @@ def ggml_bytes(result: Quantized) -> bytes:
     name = gguf_type(result.scheme)
     if name is None:
         raise QuantError(
-            f"ggml has no block type for the scheme {str(result.scheme)[:120]!r}; use one of the presets gguf.* as it is."
+            f"ggml has no block type for the scheme {str(result.scheme)[:120]!r}; "
+            "use one of the presets gguf.* as it is."
         )
     block_type = BLOCK_TYPES[name]
     return block_type.pack(_fields(result, block_type)).tobytes()
@@ -50,8 +51,8 @@ def _fields(result: Quantized, block_type: BlockType) -> dict[str, Numbers]:
 def _sign_zeros(fields: dict[str, Numbers], x: Numbers, signed: bool) -> None:
     """Give zeros, in place, the signs that they get in C when the extremes of a block are searched.
 
-    The d of Q4_0 and Q5_0 is 0 / -8 if all elements are 0. The m of Q4_1 and Q5_1 is the first zero, +0 or -0, if the
-    lowest element is 0. ``signed``: whether d has the sign of the extreme.
+    The d of Q4_0 and Q5_0 is 0 / -8 if all elements are 0. The m of Q4_1 and Q5_1 is the first zero, +0 or
+    -0, if the lowest element is 0. ``signed``: whether d has the sign of the extreme.
     """
     if "m" in fields:
         lowest = x.min(axis=1) == 0

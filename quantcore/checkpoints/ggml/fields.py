@@ -1,7 +1,7 @@
-"""Where the bits of numbers are in a block, as data; reading, writing and locating follow from it, so they can't disagree.
+"""Where the bits of numbers are in a block, as data, from which reading, writing and locating follow.
 
-GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another; the
-scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecutive bits of some
+GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another;
+the scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecutive bits of some
 consecutive entries of a field are; a `StructField` is one kind of number, which a block holds once or often.
 """
 
@@ -31,7 +31,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class BitRange:
-    """Where some bits of one number are: ``count`` bits from bit ``low`` of byte ``byte`` (bit 0 is the lowest).
+    """Where some bits of one number are: ``count`` bits from bit ``low`` (0 the lowest) of byte ``byte``.
 
     ``at``: which bit of the number the lowest of them is. ``byte`` counts from the start of the block.
     """
@@ -51,9 +51,13 @@ class BitRange:
 class BitPlane:
     """Some bits of consecutive entries of a field.
 
-    ``byte``: where the first entry's word begins in the block; ``axes``: how the entries follow, the slowest axis
-    first; ``bits``: how many bits of each entry; ``at``: which bit of the number the lowest is; ``first``: the first
-    entry; ``shift``: the lowest bit's position in its word; ``word``: bytes of the little-endian word.
+    ``byte``: where the first entry's word begins in the block;
+    ``axes``: how the entries follow, the slowest axis first;
+    ``bits``: how many bits of each entry;
+    ``at``: which bit of the number the lowest is;
+    ``first``: the first entry;
+    ``shift``: the lowest bit's position in its word;
+    ``word``: bytes of the little-endian word.
     """
 
     byte: int
@@ -116,8 +120,8 @@ class BitPlane:
     def _lanes(self) -> tuple[int, _Axes, _Axes, Any, list[tuple[int, tuple[slice, ...]]]]:
         """How the plane is read in integers of some bytes.
 
-        Their size; shape and strides in blocks, and in the entries, both without the axis of blocks; the mask;
-        and for each shift to the right, where in the entries the shifted integers belong.
+        Their size; shape and strides in blocks, and in the entries, both without the axis of blocks; the
+        mask; and for each shift to the right, where in the entries the shifted integers belong.
         """
         *outer, last = self.axes
         size = gcd(last.count, 8)
@@ -165,7 +169,7 @@ class BitPlane:
 
     @cached_property
     def _entries_of_bytes(self) -> npt.NDArray[Any]:
-        """For each byte value, the entries of the last axis that it holds, as one integer of as many bytes."""
+        """For each byte value, the entries of the last axis that it holds, as one integer of equal size."""
         last = self.axes[-1]
         shifts = self.shift + np.arange(last.count) * last.bits
         entries = (np.arange(256)[:, None] >> shifts & self._mask) << self.at
@@ -198,7 +202,7 @@ class BitPlane:
 
 
 def _inside(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Yield each place of entries within a word, as indices of the axes, and the entries there, of all blocks."""
+    """Yield each place of entries within a word, as indices of the axes, and the entries of all blocks."""
     for index in np.ndindex(*(axis.count if axis.bits else 1 for axis in axes)):
         box = [slice(i, i + 1) if axis.bits else slice(None) for i, axis in zip(index, axes, strict=True)]
         yield index, (slice(None), *box)
@@ -212,7 +216,7 @@ def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 def _view(
     array: npt.NDArray[Any], size: int, first: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """View the memory of a contiguous array of rows as integers of ``size`` bytes, from byte ``first`` of each row."""
+    """View a contiguous array of rows as integers of ``size`` bytes, from byte ``first`` of each row."""
     if not len(array):
         return np.empty((0, *shape), _DTYPES[size])
     row = array.shape[1] * array.itemsize
@@ -223,8 +227,8 @@ def _view(
 class StructField:
     """One kind of number that a block holds ``count`` times: its codes, its scale codes, its d.
 
-    ``kind``: "u" unsigned, "i" two's complement, "f" IEEE 754 half precision. ``offset`` is what the format subtracts
-    from the stored bits (Q6_K's codes are stored plus 32).
+    ``kind``: "u" unsigned, "i" two's complement, "f" IEEE 754 half precision. ``offset`` is what the format
+    subtracts from the stored bits (Q6_K's codes are stored plus 32).
     """
 
     name: str

@@ -32,7 +32,8 @@ from quantcore.expressions import (
 Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 D, CODED = Name("d"), Name("scale_code")
 CODE = Name("codes")  # what a block stores for an element: its code, or what that is made from
-# runs of bytes of TQ1_0: (bytes in a run, digits per byte); the first digits of a run are consecutive elements
+# runs of bytes of TQ1_0: (bytes in a run, digits per byte); the first digits of a run are consecutive
+# elements
 _RUNS = ((32, 5), (16, 5), (4, 4))
 _DIGITS = 5
 _RUN = 8  # elements that share one byte of signs, or one shift of IQ1
@@ -41,7 +42,7 @@ STEPS = 8  # IQ1 shifts its grid up or down by an eighth
 
 @dataclass(frozen=True)
 class CodePart:
-    """Bits of one entry of a field: all of them, or those of ``bits`` (a range of positions, 0 the lowest)."""
+    """Bits of one entry of a field: all, or those of the range ``bits`` (0 is the lowest)."""
 
     field: str
     entry: int
@@ -49,7 +50,7 @@ class CodePart:
 
 
 class Levels:
-    """How the fields give each element its code and its level; unless a kind says otherwise, it has a code of its own.
+    """How the fields give each element its code and its level; usually it has a code of its own.
 
     ``symbol``: what is stored for an element: its code "q", or what that is made from.
     """
@@ -123,7 +124,7 @@ class LevelTable(Levels):
 
 
 def product(name: str, code: str, of: str) -> Expression:
-    """Return the float16 field ``name`` times the integers of the field ``code``: one number per sub-block."""
+    """Return the float16 field ``name`` times the integers of ``code``: one number per sub-block."""
     return Let(of, Name(name) * Name(code), "of the sub-block")
 
 
@@ -137,8 +138,8 @@ def stepped(first: float, step: int, factor: float = 1.0) -> Expression:
 class TernaryDigits(Levels):
     """level = code - 1, where the code is a digit in base 3, five to a byte.
 
-    A byte b holds the fraction b/256; its digits are those of b/256 in base 3, the first element's first. One or two
-    bytes stand for each of the 243 numbers, so codes alone do not determine the byte.
+    A byte b holds the fraction b/256; its digits are those of b/256 in base 3, the first element's first. One
+    or two bytes stand for each of the 243 numbers, so codes alone do not determine the byte.
     """
 
     symbol: ClassVar[str] = "byte"
@@ -228,7 +229,8 @@ def _shifted_words(name: str) -> npt.NDArray[Any]:
 def _sign_words(bits: int) -> npt.NDArray[Any]:
     """Return the signs of eight elements for each code, bytes of 0 or -1: bit i is the sign of element i.
 
-    With ``bits`` 7 the eighth sign makes the number of negative elements even (ggml-common.h, `ksigns_iq2xs`).
+    With ``bits`` 7 the eighth sign makes the number of negative elements even (ggml-common.h,
+    `ksigns_iq2xs`).
     """
     codes = np.arange(1 << bits)
     signs = codes[:, None] >> np.arange(_RUN) & 1
@@ -245,7 +247,7 @@ def _rows(words: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[np.in
 
 @cache
 def in_row(name: str, place: int, note: str) -> Operation:
-    """Return the element at ``place`` of a row of a grid, by the row's number, which the note may show as ``{row}``."""
+    """Return the element at ``place`` of a row of a grid; the note may show its number as ``{row}``."""
 
     def explain(row: Term) -> Explained:
         number = int(row.value)
@@ -255,8 +257,11 @@ def in_row(name: str, place: int, note: str) -> Operation:
     def tensors(row: Tensor, out: Tensor | None = None) -> Tensor:
         return torch.from_numpy(grid(name)[:, place])[row.long()]
 
+    def entry(row: Any) -> int:
+        return int(grid(name)[int(row)][place])
+
     written = f"grid[{{0}}][{place}]"
-    return Operation(written, written, written, tensors, lambda row: int(grid(name)[int(row)][place]), explain=explain)
+    return Operation(written, written, written, tensors, entry, explain=explain)
 
 
 @dataclass(frozen=True)

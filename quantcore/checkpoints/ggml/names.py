@@ -30,18 +30,19 @@ _WRAPPERS = (
 class GgufNames:
     """The tensors of one architecture of llama.cpp, or of all.
 
-    ``tensors``: a template of Hugging Face names -> llama.cpp's names; ``{bid}`` is the number of a layer in both.
+    ``tensors``: a template of Hugging Face names -> llama.cpp's names; ``{bid}`` is the number of a layer in
+    both.
     """
 
     tensors: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, architecture: Any) -> "GgufNames":
-        """Return the names for a ``general.architecture``; for all architectures together if it is not known."""
+        """Return the names for a ``general.architecture``; those of all architectures if it is not known."""
         return _of(architecture if architecture in _data()["architectures"] else "")
 
     def of_stem(self, stem: str) -> Iterator[str]:
-        """Yield llama.cpp's names for a name without ``.weight``; several only if the architecture is not known."""
+        """Yield llama.cpp's names for a name without ``.weight``; several if the architecture is unknown."""
         yield from self.tensors.get(stem, ())
         for number in _NUMBER.finditer(stem):
             template = f"{stem[: number.start()]}{{bid}}{stem[number.end() :]}"
@@ -49,7 +50,7 @@ class GgufNames:
                 yield name.replace("{bid}", number[0])
 
     def of_name(self, name: str) -> Iterator[tuple[str, int | None]]:
-        """Yield the names that a Hugging Face tensor may have in llama.cpp, each with its expert number or None."""
+        """Yield the llama.cpp names that a Hugging Face tensor may have, with its expert number or None."""
         if len(name) > _LONGEST:
             return
         whole, expert = without_expert(name)
@@ -64,7 +65,7 @@ class GgufNames:
 
 
 def without_expert(name: str) -> tuple[str, int | None]:
-    """Return the name of the stack that a single expert belongs to, and the expert's number; else the name and None.
+    """Return the name of the stack that an expert belongs to, and its number; else the name and None.
 
     >>> without_expert("model.layers.0.mlp.experts.5.up_proj.weight")
     ('model.layers.0.mlp.experts.up_proj.weight', 5)

@@ -28,8 +28,8 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.tensors import uncollected
 
-# quant_method in the config -> what finds the weights of such a release. If there is no method, each finder is tried,
-# in this order, and must recognize its weights by their names and shapes.
+# quant_method in the config -> what finds the weights of such a release. If there is no method, each finder
+# is tried, in this order, and must recognize its weights by their names and shapes.
 FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
@@ -50,7 +50,8 @@ SYNONYMS = {
     "modelopt_fp4": "modelopt", "modelopt_mixed": "modelopt", "fbgemm_fp8": "fp8",
     "optimum-quanto": "quanto", "compressed_tensors": "compressed-tensors",
 }  # fmt: skip
-# tried for every release, before the method's finder: weights that files mark (by ggml types, metadata, QDQ pairs)
+# tried for every release, before the method's finder: weights that files mark (by ggml types, metadata, QDQ
+# pairs)
 SIGNATURES: tuple[Finder, ...] = (
     imatrix.find,
     gguf.find,

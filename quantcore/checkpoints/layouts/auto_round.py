@@ -1,8 +1,8 @@
 """AutoRound releases (quant_method auto-round): the packings of other methods, chosen by ``packing_format``.
 
-``auto_round:auto_gptq``: GPTQ v1. ``auto_round:auto_awq``: AWQ gemm. ``auto_round:llm_compressor``: compressed-tensors.
-Others (``auto_round``, ``auto_round:gptqmodel``): as GPTQ, with zero points stored as they are (v2). ``extra_config``
-overrides bits, group sizes and symmetry for modules, by name or pattern.
+``auto_round:auto_gptq``: GPTQ v1. ``auto_round:auto_awq``: AWQ gemm. ``auto_round:llm_compressor``:
+compressed-tensors. Others (``auto_round``, ``auto_round:gptqmodel``): as GPTQ, with zero points stored as
+they are (v2). ``extra_config`` overrides bits, group sizes and symmetry for modules, by name or pattern.
 
 Source: auto-round b9f3d007 (0.15.0), auto_round/inference/convert_model.py and auto_round_extension/torch.
 """
@@ -27,7 +27,8 @@ def find(release: Release) -> Iterator[Layout]:
     exceptions, patterns = section(config, "extra_config"), Patterns()
     make: Make = awq.layout_of if "awq" in packing else gptq.layout_of
     # the ``version`` in the config is AutoRound's, not AWQ's, and there is no checkpoint_format
-    config_of_all = {**config, "version": "gemm", "checkpoint_format": "gptq" if "auto_gptq" in packing else "gptq_v2"}
+    version = "gptq" if "auto_gptq" in packing else "gptq_v2"
+    config_of_all = {**config, "version": "gemm", "checkpoint_format": version}
 
     def made(module: str, pieces: Pieces) -> Layout:
         return make(module, pieces, {**config_of_all, **_exception(module, exceptions, patterns)})

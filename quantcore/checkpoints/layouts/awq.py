@@ -1,12 +1,12 @@
 """AWQ releases (AutoAWQ), the versions gemm and gemv.
 
-gemm, per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight 4-bit codes per word, along
-the output axis and interleaved; ``scales`` [groups, out]. gemv: ``qweight`` int32 [out, in/8], ``qzeros`` int32 [out,
-width] and ``scales`` [out, 8 * width], along the input axis in natural order, padded to whole words and, for groups of
-64 and 32, to 2 and 4 of them. w = (code - zero) * scale, in float32.
+gemm, per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight 4-bit codes per
+word, along the output axis and interleaved; ``scales`` [groups, out]. gemv: ``qweight`` int32 [out, in/8],
+``qzeros`` int32 [out, width] and ``scales`` [out, 8 * width], along the input axis in natural order, padded
+to whole words and, for groups of 64 and 32, to 2 and 4 of them. w = (code - zero) * scale, in float32.
 
-Source: AutoAWQ 88e4c76b, awq/utils/packing_utils.py, awq/modules/linear/gemm.py and gemv.py. The version gemv_fast is
-stored differently (gemv_fast.py) and is not supported.
+Source: AutoAWQ 88e4c76b, awq/utils/packing_utils.py, awq/modules/linear/gemm.py and gemv.py. The version
+gemv_fast is stored differently (gemv_fast.py) and is not supported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,8 @@ from quantcore.formats import UINT4
 from quantcore.granularity import PerGroup, Shape
 from quantcore.wording import short
 
-INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of column j of eight in its word, counted from the lowest bits
+# the place of column j of eight in its word, counted from the lowest bits
+INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)
 ORDER = permuted(4, 32, INTERLEAVE)
 NAMES = ("qweight", "qzeros", "scales")
 
@@ -54,8 +55,8 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     version = (text(config, "version") or "gemm").lower()
     if version not in ("gemm", "gemv"):
         raise QuantError(
-            f"{named(module)} is stored in AWQ's version {short(version)}, which is not supported; convert it "
-            "to version gemm."
+            f"{named(module)} is stored in AWQ's version {short(version)}, which is not supported; convert "
+            "it to version gemm."
         )
     for key in ("bits", "w_bit"):
         integer(config, key, (4,))
@@ -84,15 +85,16 @@ def _gemm(module: str, pieces: Pieces, config: Config) -> Layout:
 def _gemv(module: str, pieces: Pieces, config: Config) -> Layout:
     order, (rows, words_) = dense(4, 32), pieces["qweight"].shape
     columns = words_ * order.count
-    said = next((n for key in ("group_size", "q_group_size") if (n := integer(config, key, range(-1, 2**31)))), -1)
+    sizes = (integer(config, key, range(-1, 2**31)) for key in ("group_size", "q_group_size"))
+    said = next((n for n in sizes if n), -1)
     size = columns if said < 1 else said
     groups = -(-columns // size)
     padding = order.count * {64: 2, 32: 4}.get(size, 1)
     width = -(-groups // padding) * padding
     if columns % size or pieces["scales"].shape != (rows, width):
         raise QuantError(
-            f"{named(pieces['scales'].name)} has shape {pieces['scales'].shape}, but groups of {size} for {columns} inputs "
-            f"take {(rows, width)} in AWQ's version gemv; the file does not fit its config."
+            f"{named(pieces['scales'].name)} has shape {pieces['scales'].shape}, but groups of {size} for "
+            f"{columns} inputs take {(rows, width)} in AWQ's version gemv; the file does not fit its config."
         )
     zeros = Packed(pieces["qzeros"], order, (rows, width))
     fields: dict[str, Field] = {
@@ -106,7 +108,8 @@ def _gemv(module: str, pieces: Pieces, config: Config) -> Layout:
 def _layout(module: str, shape: Shape, pieces: Pieces, fields: Mapping[str, Field], size: int) -> Layout:
     return Layout(
         f"{module}.weight", shape, torch.float32, pieces, fields,
-        "awq", words("awq", "int4", f"per_group({size})", "asymmetric"), UINT4, PerGroup(size), narrowed=torch.float16,
+        "awq", words("awq", "int4", f"per_group({size})", "asymmetric"), UINT4, PerGroup(size),
+        narrowed=torch.float16,
     )  # fmt: skip
 
 

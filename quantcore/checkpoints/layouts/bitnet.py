@@ -1,8 +1,8 @@
 """BitNet releases (quant_method bitnet): ternary weights, four rows per byte.
 
-``weight`` uint8 [out/4, in]: bits 0-1 hold a row of the first quarter, bits 6-7 one of the last; code + 1 is stored.
-``weight_scale`` one number: the layer bitlinear divides by it, autobitlinear multiplies by it (``linear_class`` in the
-config; the bytes are the same). Values are float32.
+``weight`` uint8 [out/4, in]: bits 0-1 hold a row of the first quarter, bits 6-7 one of the last; code + 1 is
+stored. ``weight_scale`` one number: the layer bitlinear divides by it, autobitlinear multiplies by it
+(``linear_class`` in the config; the bytes are the same). Values are float32.
 
 Source: transformers 5.23.0, integrations/bitnet.py.
 """
@@ -53,8 +53,8 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
         )
     if len(weight.shape) != 2 or math.prod(scale.shape) != 1 or not scale.is_floating:
         raise QuantError(
-            f"{named(weight.name)} has shape {weight.shape} and its weight_scale {scale.shape}; BitNet stores a "
-            "matrix and one float scale, so the file is damaged."
+            f"{named(weight.name)} has shape {weight.shape} and its weight_scale {scale.shape}; BitNet "
+            "stores a matrix and one float scale, so the file is damaged."
         )
     shape, divided = (4 * weight.shape[0], weight.shape[1]), layer == "bitlinear"
     fields: dict[str, Field] = {
@@ -90,7 +90,8 @@ class Ternary(Packed):
 def _rivals(layout: Layout) -> Iterator[Reading]:
     """Yield the other use of the scale."""
     divided = layout.decoding == "divided"
-    verb = "Multiplies by the scale instead of dividing." if divided else "Divides by the scale instead of multiplying."
+    used = ("Divides", "multiplying") if not divided else ("Multiplies", "dividing")
+    verb = f"{used[0]} by the scale instead of {used[1]}."
     yield Reading(
         "linear_class", f"as {'autobitlinear' if divided else 'bitlinear'}",
         "transformers, with the other linear_class in the config",

@@ -1,14 +1,14 @@
-"""bitsandbytes: nf4 and fp4, whose codes are indices into a table in blocks of the flat weight, and LLM.int8().
+"""bitsandbytes: nf4 and fp4, with a table of values and blocks of the flat weight, and LLM.int8().
 
 4 bits: ``weight`` uint8 [n/2, 1] (or the same bytes as another dtype), the even element in the high bits;
-``weight.absmax`` float32, one per block, of which the last may be shorter; ``weight.quant_map`` float32 [16], the table;
-``weight.quant_state.bitsandbytes__nf4`` JSON: shape, dtype, blocksize. w = table[code] * absmax, in float32, then cast.
-If nested, absmax is uint8, itself quantized: absmax = nested_quant_map[code] * nested_absmax[i // 256] +
-nested_offset.
+``weight.absmax`` float32, one per block, of which the last may be shorter; ``weight.quant_map`` float32 [16],
+the table; ``weight.quant_state.bitsandbytes__nf4`` JSON: shape, dtype, blocksize. w = table[code] * absmax,
+in float32, then cast. If nested, absmax is uint8, itself quantized: absmax = nested_quant_map[code] *
+nested_absmax[i // 256] + nested_offset.
 
-8 bits: ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row. w = (code * SCB) * float32(1/127), in this
-order. ``weight_format`` uint8: 0 is row-major; the formats for tensor cores (col32, col_turing, col_ampere), which only
-releases before 0.43 have, permute the codes.
+8 bits: ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row. w = (code * SCB) *
+float32(1/127), in this order. ``weight_format`` uint8: 0 is row-major; the formats for tensor cores (col32,
+col_turing, col_ampere), which only releases before 0.43 have, permute the codes.
 
 Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
 """
@@ -112,7 +112,8 @@ def _described(name: str, kind: str, nested: bool, pieces: Pieces) -> Layout:
     outer = Let("s", product + offset, "the scale is itself quantized; nested_offset is added")
     return Layout(
         name, state.shape, state.dtype, pieces, fields,
-        FORMAT, words(FORMAT, kind, size, "nested" * nested), partial(_element, table, kind), PerFlatGroup(state.blocksize),
+        FORMAT, words(FORMAT, kind, size, "nested" * nested), partial(_element, table, kind),
+        PerFlatGroup(state.blocksize),
         is_symmetric=True, level=LEVEL, derived={SCALE: outer} if nested else {}, rivals=_rivals,
     )  # fmt: skip
 
@@ -128,7 +129,8 @@ def _element(table: Numbers, kind: str) -> Format | str:
 
 def _nested_fields(name: str, pieces: Pieces, codes: Numbers, state: State) -> dict[str, Field]:
     """Return what scales are computed from that are themselves quantized."""
-    largest, table, size = Numbers(pieces["nested_absmax"]), Numbers(pieces["nested_quant_map"]), state.nested_blocksize
+    largest, table = Numbers(pieces["nested_absmax"]), Numbers(pieces["nested_quant_map"])
+    size = state.nested_blocksize
     blocks = codes.shape[0]
     if not size or largest.shape != (-(-blocks // size),):
         raise QuantError(f"The nested_absmax of {named(name)} does not fit its quant_state.")
@@ -186,11 +188,13 @@ def layout_of_int8(module: str, pieces: Pieces) -> Layout:
     weight, scales = pieces["weight"], pieces["SCB"]
     if weight.dtype != "I8" or len(weight.shape) != 2 or scales.shape != weight.shape[:1]:
         raise QuantError(
-            f"{named(weight.name)} is {weight.dtype} of shape {weight.shape} with SCB of shape {scales.shape}; "
+            f"{named(weight.name)} is {weight.dtype} of shape {weight.shape} with SCB of shape "
+            f"{scales.shape}; "
             "bitsandbytes stores an int8 matrix and one number per row, so the file is damaged."
         )
     return Layout(
-        f"{module}.weight", weight.shape, torch.float32, pieces, {CODES: Numbers(weight), SCALE: Numbers(scales)},
+        f"{module}.weight", weight.shape, torch.float32, pieces,
+        {CODES: Numbers(weight), SCALE: Numbers(scales)},
         "bitsandbytes-int8", words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric"),
         partial(_int8, module, pieces.get("weight_format")), PerChannel(0), decoding="of_largest",
     )  # fmt: skip

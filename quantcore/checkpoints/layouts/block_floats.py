@@ -1,8 +1,9 @@
 """Small floats with a small float as the scale of each block: MXFP8, MXFP6, MXFP4, NVFP4.
 
-A weight [out, in] is stored as codes, two FP4 codes per byte (the lower bits first) or four FP6 codes in three bytes;
-scales [out, in/size] as E8M0 or E4M3 bytes; NVFP4 has one more scale for the tensor, by which the others are
-multiplied or divided. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA, "Introducing NVFP4", 2025.
+A weight [out, in] is stored as codes, two FP4 codes per byte (the lower bits first) or four FP6 codes in
+three bytes; scales [out, in/size] as E8M0 or E4M3 bytes; NVFP4 has one more scale for the tensor, by which
+the others are multiplied or divided. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA,
+"Introducing NVFP4", 2025.
 """
 
 import math
@@ -36,9 +37,12 @@ _PARTS = 4, 32  # rows of a tile: four times 32
 class BlockFloats:
     """A weight in blocks of small floats, as a format describes it; `layout` makes its record.
 
-    ``kind``: the start of `storage`, such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or
-    "e5m2"; ``size``: elements per block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an
-    E8M0 scale of 255 is NaN. ``transposes``: whether another reader returns stacks transposed.
+    ``kind``: the start of `storage`, such as ``compressed-tensors nvfp4``;
+    ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or "e5m2";
+    ``size``: elements per block.
+    ``global_scale``: whether it multiplies or divides.
+    ``e8m0_nan``: whether an E8M0 scale of 255 is NaN.
+    ``transposes``: whether another reader returns stacks transposed.
     """
 
     kind: str
@@ -80,7 +84,8 @@ class BlockFloats:
             name, shape, dtype, pieces, fields,
             kind, words(self.kind, self.code, f"per_group({self.size})"), fmt, PerGroup(self.size),
             is_symmetric=True, level=float_level(fmt), derived={SCALE: self._scale(pieces[SCALE_CODE])},
-            divides_by=GLOBAL_SCALE * (self.global_scale == "divides"), checks=self._checks, rivals=self._rivals,
+            divides_by=GLOBAL_SCALE * (self.global_scale == "divides"),
+            checks=self._checks, rivals=self._rivals,
             narrowed=None if kind == "compressed-tensors" else torch.bfloat16,
         )  # fmt: skip
 
@@ -99,7 +104,8 @@ class BlockFloats:
     def _with(self, layout: Layout, **changes: Any) -> Layout:
         """Return the layout with other uses of its scales."""
         other = replace(self, **changes)
-        found = layout if other.global_scale or GLOBAL_SCALE not in layout.fields else layout.without(GLOBAL_SCALE)
+        ignores = GLOBAL_SCALE in layout.fields and not other.global_scale
+        found = layout.without(GLOBAL_SCALE) if ignores else layout
         return found.changed(derived={SCALE: other._scale(layout.fields[SCALE_CODE].piece)})
 
     def _checks(self, layout: Layout) -> Iterator[Statement]:
@@ -118,8 +124,8 @@ class BlockFloats:
             right, side = ("max |w| / 2688", "above") if multiplies else ("2688 / max |w|", "below")
             other = "compressed-tensors" if multiplies else "ModelOpt"
             words = (
-                f"{{has}} a {{piece}} of {{value}}, which {self.global_scale}; it should be {right}, so a value "
-                f"{side} 1 looks like its inverse, which {other} stores."
+                f"{{has}} a {{piece}} of {{value}}, which {self.global_scale}; it should be {right}, so a "
+                f"value {side} 1 looks like its inverse, which {other} stores."
             )
             yield Statement("global_scale", "error", words, facts)
 
@@ -128,7 +134,8 @@ class BlockFloats:
         if self.global_scale:
             yield Reading(
                 "global_scale_left_out", "global scale left out",
-                "transformers, for experts in NVFP4 (transformers#48371)", self._with(layout, global_scale=""),
+                "transformers, for experts in NVFP4 (transformers#48371)",
+                self._with(layout, global_scale=""),
                 lambda here, there: f"Leaves out the global scale of {text_of(here.numbers['s_global'])}: "
                 f"s = {text_of(there.numbers['s'])} instead of {text_of(here.numbers['s'])}.",
             )  # fmt: skip
@@ -136,7 +143,8 @@ class BlockFloats:
             theirs: Literal["multiplies", "divides"] = "multiplies" if divides else "divides"
             yield Reading(
                 "global_scale_inverse", "global scale inverted",
-                f"readers that follow {'ModelOpt, which multiplies' if divides else 'compressed-tensors, which divides'}",
+                "readers that follow "
+                f"{'ModelOpt, which multiplies' if divides else 'compressed-tensors, which divides'}",
                 self._with(layout, global_scale=theirs),
                 instead("s", f"{theirs.capitalize()} by the global scale"),
             )  # fmt: skip
@@ -153,8 +161,8 @@ def e8m0_nan(scales: Field) -> Iterator[Statement]:
     found = scales.read() == 255
     if bool(found.any()):
         words = (
-            "{has} {scales:E8M0 scale} of 255, first at {first}: NaN in the OCP standard, 2^128 for readers that only "
-            "shift the bits."
+            "{has} {scales:E8M0 scale} of 255, first at {first}: NaN in the OCP standard, 2^128 for readers "
+            "that only shift the bits."
         )
         first = tuple(found.nonzero()[0].tolist())
         yield Statement("e8m0_nan", "error", words, {"scales": int(found.sum()), "first": first})
@@ -173,7 +181,8 @@ def _transposed(layout: Layout, reader: str) -> Reading:
     other = Rearranged(layout, (*lead, columns, rows), index, take)
     return Reading(
         "transposed", "experts transposed", reader, other,
-        lambda here, there: f"Returns the weight as {list(other.shape)}: the element at {list(here.index)} here is at "
+        lambda here, there:
+        f"Returns the weight as {list(other.shape)}: the element at {list(here.index)} here is at "
         f"{list(index(here.index))} there.",
     )  # fmt: skip
 
@@ -234,8 +243,8 @@ def swizzled(piece: StoredTensor, shape: Shape) -> Swizzled:
     """
     if len(shape) != 2 or math.prod(piece.shape) != math.prod(padded(shape)):
         raise QuantError(
-            f"{named(piece.name)} has shape {piece.shape}, but scales of shape {shape} that are swizzled for tensor cores "
-            f"take whole tiles of {ROWS} × {COLUMNS}; the file does not fit its config."
+            f"{named(piece.name)} has shape {piece.shape}, but scales of shape {shape} that are swizzled for "
+            f"tensor cores take whole tiles of {ROWS} × {COLUMNS}; the file does not fit its config."
         )
     rows, columns = padded(shape)
     return Swizzled(Numbers(viewed(piece, piece.dtype, (rows // ROWS, columns * ROWS)), raw=True), shape)

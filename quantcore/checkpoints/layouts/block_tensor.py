@@ -1,4 +1,4 @@
-"""A tensor in ggml's blocks: any of its numbers by rows, where each of them is, and one kind of them as a field of a layout.
+"""A tensor in ggml's blocks: its numbers by rows, their places, and one kind of them as a field.
 
 Each row is a run of whole blocks, and rows are contiguous, so that rows are a range of bytes. A range of a
 one-dimensional tensor may begin and end within a block.
@@ -22,13 +22,13 @@ from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
 
-# elements that are read and unpacked at once: from memory or a file, as many as fit in a core's cache; from a server,
-# many more, since a request takes as long as reading megabytes
+# elements that are read and unpacked at once: from memory or a file, as many as fit in a core's cache; from a
+# server, many more, since a request takes as long as reading megabytes
 _AT_ONCE, _AT_ONCE_REMOTE = 1 << 18, 1 << 24
 
 
 class LazyFields(dict[str, npt.NDArray[Any]]):
-    """The fields of blocks, [blocks, entries] each, unpacked on access: reading scales does not unpack codes."""
+    """The fields of blocks, [blocks, entries], unpacked on access: reading scales does not unpack codes."""
 
     def __init__(self, kind: BlockType, blocks: npt.NDArray[np.uint8]) -> None:
         self._kind, self._blocks = kind, blocks
@@ -132,12 +132,12 @@ class BlockTensor:
             same = digits_of(before) == digits_of(codes)
             return {"digits": np.where(same, fields["digits"], digits_of(codes))}
         raise QuantError(
-            f"{self.kind.name} stores one grid row for several elements of {named(self.piece.name)}, so codes "
-            "can't be changed one by one; change grid_index and the signs."
+            f"{self.kind.name} stores one grid row for several elements of {named(self.piece.name)}, so "
+            "codes can't be changed one by one; change grid_index and the signs."
         )
 
     def _span(self, rows: Rows, per_block: int) -> tuple[tuple[int, ...], int, int]:
-        """Return the shape of the numbers of some rows, and the flat indices of the first and one past the last."""
+        """Return the shape of the numbers of some rows, and the flat indices where they start and stop."""
         outer, *inner = self.shape_of(per_block)
         first, last = (0, outer) if rows is None else (rows.start, rows.stop)
         return (last - first, *inner), first * prod(inner), last * prod(inner)
@@ -151,7 +151,7 @@ class BlockTensor:
 
 
 def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> None:
-    """Copy ``part`` to ``out`` at ``start``, except what is before the beginning or beyond the end of ``out``."""
+    """Copy ``part`` to ``out`` at ``start``, except what lies outside of ``out``."""
     flat = part.reshape(-1)
     begin, end = max(0, start), min(len(out), start + len(flat))
     out[begin:end] = flat[begin - start : end - start]
@@ -182,7 +182,7 @@ class BlockField(Field):
         return self.tensor.shape_of(self._count)
 
     def read(self, rows: Rows = None) -> Tensor:
-        """Return the numbers of some rows: float32, or integers as they are stored, minus the type's offset."""
+        """Return the numbers of some rows: float32, or stored integers minus the type's offset."""
         return self.tensor.numbers(rows, self._count, self._make)
 
     def _make(self, fields: Fields) -> npt.NDArray[Any]:
@@ -202,7 +202,9 @@ class BlockField(Field):
         if self.name != CODES:
             return list(kind.locate(self.name, entry))
         return [
-            bits for part in kind.levels.parts(entry) for bits in kind.locate(part.field, part.entry, part.bits)
+            bits
+            for part in kind.levels.parts(entry)
+            for bits in kind.locate(part.field, part.entry, part.bits)
         ]
 
     def encode(self, numbers: Tensor) -> bytes:

@@ -2,8 +2,8 @@
 
 ``config_groups`` in the config: how the weights of groups of modules are quantized.
 
-Source: compressed-tensors 0.20.0 (ac8e2ba8), src/compressed_tensors/compressors; 0.14.0 for the earlier packing and
-activation order.
+Source: compressed-tensors 0.20.0 (ac8e2ba8), src/compressed_tensors/compressors; 0.14.0 for the earlier
+packing and activation order.
 """
 
 import math
@@ -54,8 +54,10 @@ NAMES = (
 class Group:
     """The weights of a group of modules.
 
-    ``targets``: names, classes or patterns (``re:...``); ``format``: such as ``pack-quantized``; ``group_size``: None
-    or -1 without groups; ``block``: rows and columns of a block.
+    ``targets``: names, classes or patterns (``re:...``);
+    ``format``: such as ``pack-quantized``;
+    ``group_size``: None or -1 without groups;
+    ``block``: rows and columns of a block.
     """
 
     targets: tuple[str, ...]
@@ -80,8 +82,8 @@ class Group:
         ):
             if given not in known:
                 raise QuantError(
-                    f"The config gives {named(module)} the {what} {short(given)}, which compressed-tensors does not "
-                    f"have for weights; it is one of {', '.join(k for k in known if k)}."
+                    f"The config gives {named(module)} the {what} {short(given)}, which compressed-tensors "
+                    f"does not have for weights; it is one of {', '.join(k for k in known if k)}."
                 )
 
     @property
@@ -169,7 +171,8 @@ def layout_of(
     """Return the layout of one module.
 
     Raises:
-        QuantError: no group of the config matches the kind of the stored tensors, or their shapes don't fit it.
+        QuantError: no group of the config matches the kind of the stored tensors, or their shapes don't fit
+            it.
     """
     fitting = tuple(group for group in groups if _fits(group, pieces))
     if not fitting:
@@ -198,8 +201,8 @@ def _other_format(pieces: Pieces, group: Group) -> tuple[Statement, ...]:
     if own == name and pieces[own].dtype in dtypes:
         return ()
     words = (
-        "{has} the format {format} according to the config, but {is} stored as a {piece} of {dtype}, which it does not "
-        "write; other readers choose by the config and fail."
+        "{has} the format {format} according to the config, but {is} stored as a {piece} of {dtype}, which "
+        "it does not write; other readers choose by the config and fail."
     )
     facts: Facts = {"format": group.format, "piece": own, "dtype": pieces[own].dtype}
     return (Statement("config_contradicted", "error", words, facts),)
@@ -220,7 +223,8 @@ def _packed(
     packed, scale = pieces["weight_packed"], pieces["weight_scale"]
     if len(packed.shape) < 2 or len(scale.shape) not in (0, 1, len(packed.shape)):
         raise QuantError(
-            f"{named(packed.name)} has shape {packed.shape}, which does not fit scales of shape {scale.shape}."
+            f"{named(packed.name)} has shape {packed.shape}, "
+            f"which does not fit scales of shape {scale.shape}."
         )
     if not group.symmetric and "weight_zero_point" not in pieces:
         raise QuantError(f"{named(module)} is asymmetric, but its weight_zero_point is missing.")
@@ -260,7 +264,8 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
     granularity, remarks = _granularity(group, weight, scale)
     own = {name: pieces[name] for name in names}
     return whole(
-        f"{module}.weight", scale.float_dtype, own, "compressed-tensors", granularity, min(group.bits, 8), remarks
+        f"{module}.weight", scale.float_dtype, own, "compressed-tensors", granularity,
+        min(group.bits, 8), remarks,
     )
 
 
@@ -276,8 +281,8 @@ def _granularity(
     if group.strategy in ("group", "tensor_group"):
         if not weight.shape or not scale.shape:
             raise QuantError(
-                f"{named(scale.name)} has shape {scale.shape}, which does not fit groups of a weight of shape "
-                f"{weight.shape}."
+                f"{named(scale.name)} has shape {scale.shape}, which does not fit groups of a weight of "
+                f"shape {weight.shape}."
             )
         config = {"group_size": group.group_size}
         size, remarks = group_size(config, ("group_size",), weight.shape[-1], scale.shape[-1], scale)
@@ -286,8 +291,8 @@ def _granularity(
         block = (*([1] * (len(weight.shape) - 2)), *group.block)
         return PerBlock(tuple(min(b, n) for b, n in zip(block, weight.shape, strict=True))), ()
     raise QuantError(
-        f"The strategy {short(group.strategy)} that the config gives for {named(weight.name)} is unknown or can't "
-        "be applied to it; correct the config."
+        f"The strategy {short(group.strategy)} that the config gives for {named(weight.name)} is unknown or "
+        "can't be applied to it; correct the config."
     )
 
 
@@ -310,7 +315,8 @@ def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
         own[GLOBAL_SCALE] = pieces["weight_global_scale"]
     elif scale.dtype not in ("U8", "F8_E8M0") or group.bits not in (4, 6):
         raise QuantError(
-            f"{named(scale.name)} has the dtype {scale.dtype}, which is not supported for {group.bits}-bit codes."
+            f"{named(scale.name)} has the dtype {scale.dtype}, "
+            f"which is not supported for {group.bits}-bit codes."
         )
     kind = BlockFloats(
         f"compressed-tensors {'nvfp4' if nvfp4 else f'mxfp{group.bits}'}",

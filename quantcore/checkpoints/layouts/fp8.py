@@ -1,14 +1,16 @@
 """FP8 releases (quant_method fp8): in blocks (DeepSeek-V3 and others), or with one scale per tensor or row.
 
-``weight`` F8_E4M3 [out, in]; ``weight_scale_inv`` [ceil(out/128), ceil(in/128)], which multiplies, despite its name;
-blocks at the edges are partial. The block size is ``weight_block_size`` in the config, 128 x 128 by default: the shape
-of the scales does not determine it. Scales are float32, or E8M0 (DeepSeek-V3.1 writes such values as float32). Other
-releases have ``weight_scale``, one number or one per row. w = code * scale in float32.
+``weight`` F8_E4M3 [out, in]; ``weight_scale_inv`` [ceil(out/128), ceil(in/128)], which multiplies, despite
+its name; blocks at the edges are partial. The block size is ``weight_block_size`` in the config, 128 x 128 by
+default: the shape of the scales does not determine it. Scales are float32, or E8M0 (DeepSeek-V3.1 writes such
+values as float32). Other releases have ``weight_scale``, one number or one per row. w = code * scale in
+float32.
 
-DeepSeek-V4: ``scale`` F8_E8M0 instead of weight_scale_inv; experts hold two FP4 codes per byte (int8 [out, in/2], the
-lower bits first), with one scale per 32.
+DeepSeek-V4: ``scale`` F8_E8M0 instead of weight_scale_inv; experts hold two FP4 codes per byte (int8 [out,
+in/2], the lower bits first), with one scale per 32.
 
-Source: DeepSeek-V3 9b4e9788, README_WEIGHTS.md and inference/kernel.py; GPTQModel f4c327a1, utils/model_dequant.py.
+Source: DeepSeek-V3 9b4e9788, README_WEIGHTS.md and inference/kernel.py; GPTQModel f4c327a1,
+utils/model_dequant.py.
 """
 
 import math
@@ -61,8 +63,8 @@ def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if not scale.is_floating or len(weight.shape) < 2:
         raise QuantError(
-            f"{named(name)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least two "
-            "axes and float scales."
+            f"{named(name)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least "
+            "two axes and float scales."
         )
     granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
     blocked = isinstance(granularity, PerBlock)

@@ -2,17 +2,17 @@
 
 The types, their bytes and ggml's arithmetic are in `quantcore.checkpoints.ggml`.
 
-====================  ==============================================================  =============================
-types                 code                                                            value
-====================  ==============================================================  =============================
-Q4_0 Q5_0 TQ Q2_0     stored number                                                   scale * (code - zero_point)
-Q8_0 Q3_K Q6_K        stored number, signed                                           scale * code
-Q4_1 Q5_1             stored number                                                   scale * code + min
-Q2_K Q4_K Q5_K        stored number                                                   scale * code - min
-IQ4 Q1_0 MXFP4 NVFP4  index into a table, or the bits of an FP4 E2M1                  scale * table[code]
-IQ2 IQ3               signed element of a row of a grid; one row for 8 or 4 elements  scale * code
-IQ1                   element of a row of a grid: -1, 0, 1                            scale * (code - zero_point)
-====================  ==============================================================  =============================
+====================  ==============================================  ===========================
+types                 code                                            value
+====================  ==============================================  ===========================
+Q4_0 Q5_0 TQ Q2_0     stored number                                   scale * (code - zero_point)
+Q8_0 Q3_K Q6_K        stored number, signed                           scale * code
+Q4_1 Q5_1             stored number                                   scale * code + min
+Q2_K Q4_K Q5_K        stored number                                   scale * code - min
+IQ4 Q1_0 MXFP4 NVFP4  index into a table, or the bits of an FP4 E2M1  scale * table[code]
+IQ2 IQ3               signed element of a grid's row of 8 or 4        scale * code
+IQ1                   element of a grid's row: -1, 0, 1               scale * (code - zero_point)
+====================  ==============================================  ===========================
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -60,6 +60,7 @@ _ELEMENTS: dict[str, Format] = {
 
 
 _FLOATS = ("F32", "F16", "BF16")
+Make = Callable[[Fields], npt.NDArray[Any] | None]  # of the fields of blocks, one number per run
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -96,7 +97,8 @@ def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTens
         is_symmetric=kind.min_of is None and not kind.name.startswith("IQ1"),
         added=None if kind.min_of is None else (MIN, kind.min_sign), derived=derived,
         level_at=lambda index: kind.levels.expression(index[-1] % kind.elements),
-        in_codes=frozenset({CODES, *(part.field for part in kind.levels.parts(0))}), symbols={CODES: kind.levels.symbol},
+        in_codes=frozenset({CODES, *(part.field for part in kind.levels.parts(0))}),
+        symbols={CODES: kind.levels.symbol},
         remarks=_stored_apart(apart) if piece.dtype == "NVFP4" and apart is not None else (),
         checks=(lambda own: e8m0_nan(own.fields["scale_code"])) if kind.name == "MXFP4" else None,
         rivals=partial(_rivals, kind), narrowed=torch.float16, block_type=kind.name,
@@ -109,8 +111,8 @@ def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTens
 def _computed(tensor: BlockTensor) -> dict[str, Callable[[Rows], Tensor]]:
     """Return the parameters as ggml computes them for whole blocks.
 
-    The scale is d, times the code of the sub-block's scale if the type has one; the zero point is what is subtracted
-    from codes: the constant of Q4_0, Q5_0, Q2_0 and TQ, or the shift of IQ1.
+    The scale is d, times the code of the sub-block's scale if the type has one; the zero point is what is
+    subtracted from codes: the constant of Q4_0, Q5_0, Q2_0 and TQ, or the shift of IQ1.
     """
     kind = tensor.kind
     found: dict[str, Callable[[Rows], Tensor]] = {SCALE: partial(_parameter, tensor, kind.scale)}
@@ -121,7 +123,7 @@ def _computed(tensor: BlockTensor) -> dict[str, Callable[[Rows], Tensor]]:
     return found
 
 
-def _parameter(tensor: BlockTensor, make: Callable[[Fields], npt.NDArray[Any] | None], rows: Rows = None) -> Tensor:
+def _parameter(tensor: BlockTensor, make: Make, rows: Rows = None) -> Tensor:
     runs = tensor.kind.runs
 
     def spread(fields: Fields) -> npt.NDArray[Any]:
@@ -135,8 +137,8 @@ def _parameter(tensor: BlockTensor, make: Callable[[Fields], npt.NDArray[Any] | 
 def _stored_apart(scale: StoredTensor) -> tuple[Statement, ...]:
     """Say that the values leave out a scale."""
     words = (
-        "{has} products that llama.cpp multiplies by {scale}; the values here do not include this scale, as in "
-        "ggml's dequantization."
+        "{has} products that llama.cpp multiplies by {scale}; the values here do not include this scale, as "
+        "in ggml's dequantization."
     )
     return (Statement("stored_apart", "note", words, {"scale": named(scale.name)}),)
 
@@ -157,7 +159,8 @@ def _rivals(kind: BlockType, layout: Layout) -> Iterator[Reading]:
     fields = _adjacent_nibbles(kind)
     if fields:
         yield Reading(
-            "nibble_order", "adjacent codes in a byte", "readers that use the order of MLX and compressed-tensors",
+            "nibble_order", "adjacent codes in a byte",
+            "readers that use the order of MLX and compressed-tensors",
             other(fields=fields), _in_block("Takes two adjacent codes from each byte"),
         )  # fmt: skip
     if kind.name == "MXFP4":
@@ -175,7 +178,7 @@ def _in_block(before: str) -> Sentence:
 
 
 def _adjacent_nibbles(kind: BlockType) -> tuple[Any, ...]:
-    """Return the fields with adjacent codes in each byte; none if the bytes don't hold two distant nibbles."""
+    """Return the fields with adjacent codes in each byte; none if it does not hold two distant nibbles."""
     codes = next((f for f in kind.fields if f.name == CODES), None)
     if codes is None:
         return ()
@@ -188,7 +191,7 @@ def _adjacent_nibbles(kind: BlockType) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Unleaked(Offset):
-    """Codes of Q5_K whose lowest bit is cleared where the fifth bit of the code in the lower half of the byte is 1."""
+    """Codes of Q5_K, their lowest bit cleared where the other code in the byte has a fifth bit of 1."""
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
         """Return the codes, those of odd sub-blocks without what may have leaked into them."""
@@ -214,7 +217,7 @@ class Unleaked(Offset):
 
 
 def rotary(layout: Layout, heads: int) -> Iterator[Reading]:
-    """Yield the reading of q or k with rows in Hugging Face's order; llama.cpp interleaves the halves of each head."""
+    """Yield the reading of q or k with rows in Hugging Face's order; llama.cpp interleaves half heads."""
     if len(layout.shape) != 2 or layout.shape[0] % (2 * heads):
         return
     size = layout.shape[0] // heads

@@ -1,4 +1,4 @@
-"""gpt-oss' MXFP4: ``<name>_blocks`` uint8 [..., groups, 16] and ``<name>_scales`` uint8 [..., groups] of all experts.
+"""gpt-oss' MXFP4: of all experts, uint8 ``<name>_blocks`` [..., groups, 16] and ``_scales`` [..., groups].
 
 A group is 32 consecutive inputs, two FP4 codes per byte, the lower bits first; a scale is E8M0. The weight is
 [experts, out, in] as stored; transformers returns it transposed. Gate and up rows alternate.
@@ -44,8 +44,8 @@ def layout_of(name: str, pieces: Pieces) -> Layout:
     blocks, scales = pieces[CODES], pieces[SCALE_CODE]
     if blocks.shape != (*scales.shape, GROUP // 2) or not scales.shape:
         raise QuantError(
-            f"{named(blocks.name)} has shape {blocks.shape} and its scales {scales.shape}, which are not [..., "
-            f"groups, {GROUP // 2}] and [..., groups]; the file is damaged."
+            f"{named(blocks.name)} has shape {blocks.shape} and its scales {scales.shape}, which are not "
+            f"[..., groups, {GROUP // 2}] and [..., groups]; the file is damaged."
         )
     rows, groups = scales.shape[:-1], scales.shape[-1]
     own = {CODES: viewed(blocks, "U8", (*rows, groups * GROUP // 2)), SCALE_CODE: scales}

@@ -1,14 +1,15 @@
 """GPTQ releases: AutoGPTQ, GPTQModel, GPTQ-for-LLaMa.
 
-Per module: ``qweight`` int32 [in*bits/32, out], codes along the input axis; ``qzeros`` int32 [groups, out*bits/32],
-along the output axis; ``scales`` [groups, out]; ``g_idx`` int32 [in], the group of each input, in any order if
-``desc_act``. w = scales * (code - zero), in float32.
+Per module: ``qweight`` int32 [in*bits/32, out], codes along the input axis; ``qzeros`` int32 [groups,
+out*bits/32], along the output axis; ``scales`` [groups, out]; ``g_idx`` int32 [in], the group of each input,
+in any order if ``desc_act``. w = scales * (code - zero), in float32.
 
-Source: GPTQModel f4c327a1, nn_modules/qlinear/__init__.py, utils/model_dequant.py and utils/planar_packing.py.
+Source: GPTQModel f4c327a1, nn_modules/qlinear/__init__.py, utils/model_dequant.py and
+utils/planar_packing.py.
 
-The zero point: ``checkpoint_format`` "gptq", or none (v1), stores it minus 1; "gptq_v2" stores it. A v1 zero of 0 is
-stored as 2^bits - 1, so readers add 1 modulo 2^bits. A symmetric release has zeros of 2^(bits-1) everywhere: if its
-stored zeros contradict the version in its config, the zeros are believed.
+The zero point: ``checkpoint_format`` "gptq", or none (v1), stores it minus 1; "gptq_v2" stores it. A v1 zero
+of 0 is stored as 2^bits - 1, so readers add 1 modulo 2^bits. A symmetric release has zeros of 2^(bits-1)
+everywhere: if its stored zeros contradict the version in its config, the zeros are believed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,8 @@ _V1_MISREAD = (
     "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
 )  # fmt: skip
 _V2_MISREAD = (
-    "readers that assume v1, as for a config that names no version (vllm#38966)", "Adds 1 to the stored zero point",
+    "readers that assume v1, as for a config that names no version (vllm#38966)",
+    "Adds 1 to the stored zero point",
 )  # fmt: skip
 
 
@@ -62,9 +64,10 @@ def find(release: Release) -> Iterator[Layout]:
 
 
 def _with_overrides(module: str, pieces: Pieces, config: Config, patterns: Patterns) -> Layout:
-    """Return the layout with the overrides that ``dynamic`` in the config gives for the first pattern that matches.
+    """Return the layout with the overrides of the first pattern in the config's ``dynamic`` that matches.
 
-    Source: GPTQModel, quantization/config.py, dynamic_get. A pattern after ``-:`` names modules left unquantized.
+    Source: GPTQModel, quantization/config.py, dynamic_get. A pattern after ``-:`` names modules left
+    unquantized.
     """
     for key, overrides in section(config, "dynamic").items():
         if key.startswith("-:") or not isinstance(overrides, dict):
@@ -85,8 +88,8 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     for name, piece in pieces.items():
         if len(piece.shape) != (1 if name == "g_idx" else 2):
             raise QuantError(
-                f"{named(piece.name)} has shape {piece.shape}; GPTQ stores g_idx as a vector, and all else "
-                "as matrices."
+                f"{named(piece.name)} has shape {piece.shape}; GPTQ stores g_idx as a vector, "
+                "and all else as matrices."
             )
     groups, rows = scales.shape
     columns = pieces["g_idx"].shape[0] if "g_idx" in pieces else None
@@ -111,9 +114,11 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     storage = words("gptq", f"int{bits}", f"per_group({size})", symmetry, "desc_act" * desc_act)
     shape = (rows, columns)
     return Layout(
-        f"{module}.weight", shape, torch.float32, pieces, _fields(shape, groups, pieces, zeros), "gptq", storage,
+        f"{module}.weight", shape, torch.float32, pieces, _fields(shape, groups, pieces, zeros),
+        "gptq", storage,
         IntFormat(bits, signed=False), PerGroup(size), symmetric,
-        remarks=remarks, more=zeros.statements, checks=zeros.checks, group_order=replace(ORDER, said=desc_act),
+        remarks=remarks, more=zeros.statements, checks=zeros.checks,
+        group_order=replace(ORDER, said=desc_act),
         rivals=zeros.rivals, narrowed=torch.float16,
     )  # fmt: skip
 
@@ -185,9 +190,9 @@ class _Zeros:
             "stored": self.first,
         }
         words = (
-            "{is} stored as {version} ({said}) according to the config, in which a symmetric {bits}-bit release has stored "
-            "zeros of {expected}, but the first of {its} stored zeros is {stored}, as in {truth}; they are read as "
-            "{truth}."
+            "{is} stored as {version} ({said}) according to the config, in which a symmetric {bits}-bit "
+            "release has stored zeros of {expected}, but the first of {its} stored zeros is {stored}, as in "
+            "{truth}; they are read as {truth}."
         )
         return (Statement("gptq_version", "error", words, facts),)
 
@@ -201,30 +206,32 @@ class _Zeros:
             others = zero_point != middle
             if bool(others.any()):
                 words = (
-                    "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} "
-                    "({share:%}) of {its} zero points have other values, such as {example}; kernels for symmetric "
-                    "weights ignore all of them."
+                    "{is} symmetric according to the config, so every zero point should be {middle}, but "
+                    "{zeros} ({share:%}) of {its} zero points have other values, such as {example}; kernels "
+                    "for symmetric weights ignore all of them."
                 )
                 facts: Facts = {"middle": middle, "example": int(zero_point[others][0]), **_share(others)}
                 yield Statement("zero_points_differ", "error", words, facts)
             return
         if is_v1 and bool((zero_point == middle + 1).all()):
             words = (
-                "{stores} zeros of {middle} everywhere, the middle of the codes as v2 stores it, but the config says v1, "
-                "so {its} zero points are {zero_point}; if the weights are wrong, set checkpoint_format to gptq_v2."
+                "{stores} zeros of {middle} everywhere, the middle of the codes as v2 stores it, but the "
+                "config says v1, so {its} zero points are {zero_point}; if the weights are wrong, set "
+                "checkpoint_format to gptq_v2."
             )
             yield Statement("gptq_version", "warning", words, {"middle": middle, "zero_point": middle + 1})
         elif bool((zero_point == middle).all()):
             words = (
-                "{is} asymmetric according to the config (sym is false), but every zero point is {middle}, so {it} {is} "
-                "symmetric; the values are the same."
+                "{is} asymmetric according to the config (sym is false), but every zero point is {middle}, "
+                "so {it} {is} symmetric; the values are the same."
             )
             yield Statement("config_unused", "note", words, {"middle": middle, "says": "sym false"})
         wrapped = zero_point == 0
         if is_v1 and bool(wrapped.any()):
             words = (
-                "{stores} {stored}, which is 0 in v1, for {zeros} ({share:%}) of {its} zero points; some readers add 1 "
-                "without wrapping and get {unwrapped}, others carry into the next zero point. Store {it} as gptq_v2."
+                "{stores} {stored}, which is 0 in v1, for {zeros} ({share:%}) of {its} zero points; some "
+                "readers add 1 without wrapping and get {unwrapped}, others carry into the next zero point. "
+                "Store {it} as gptq_v2."
             )
             largest = (1 << self.bits) - 1
             facts = {"stored": largest, "unwrapped": largest + 1, **_share(wrapped)}
@@ -232,22 +239,25 @@ class _Zeros:
             yield Statement("zero_point_wraps", "note", words, facts)
 
     def rivals(self, layout: Layout) -> Iterator[Reading]:
-        """Yield the other readings: the version of the zero points, how a stored 15 wraps, the group index."""
+        """Yield the other readings: version of the zero points, how a stored 15 wraps, the group index."""
         if self.bits not in PLANAR and self.version != "gptq_p":
             v1 = self.offset() == -1
             reader, what = _V1_MISREAD if v1 else _V2_MISREAD
             other = layout.with_field(ZERO_POINT, offset=0 if v1 else -1)
-            yield Reading("gptq_version", f"as GPTQ {'v2' if v1 else 'v1'}", reader, other, instead("z", what))
+            name = f"as GPTQ {'v2' if v1 else 'v1'}"
+            yield Reading("gptq_version", name, reader, other, instead("z", what))
             if v1 and self.bits in (2, 4, 8):
                 yield from self._carried(layout)
         if layout.group_index() is not None:
-            yield in_order(layout.without(GROUP_INDEX), "readers that ignore g_idx, or trust a desc_act of false")
+            reader = "readers that ignore g_idx, or trust a desc_act of false"
+            yield in_order(layout.without(GROUP_INDEX), reader)
 
     def _carried(self, layout: Layout) -> Iterator[Reading]:
         own, largest = vars(layout.fields[ZERO_POINT]), (1 << self.bits) - 1
         own = {name: own[name] for name in ("piece", "order", "shape", "axis", "transposed")}
         for key, name, reader, kind, what in (
-            ("zero_point_unwrapped", "1 added without wrapping", "AutoGPTQ's qlinear_cuda, llama.cpp's converter",
+            ("zero_point_unwrapped", "1 added without wrapping",
+             "AutoGPTQ's qlinear_cuda, llama.cpp's converter",
              Unwrapped, f"Reads a stored {largest} as {largest + 1}, not 0"),
             ("zero_point_carried", "1 added to the whole word", "GPTQModel's kernels",
              Carried, f"Lets a stored {largest} carry into the next zero point of its word"),
@@ -275,7 +285,7 @@ class Unwrapped(Packed):
 
 @dataclass(frozen=True)
 class Carried(Packed):
-    """Zero points of v1 with 1 added to each by one addition to the word: a stored 15 carries into the next."""
+    """Zero points of v1 with 1 added to each by one addition to the word: a stored 15 carries over."""
 
     @property
     def addend(self) -> int:

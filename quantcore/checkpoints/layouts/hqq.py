@@ -4,10 +4,10 @@ Per module: ``W_q``, ``scale``, ``zero`` and their description, each a tensor of
 ``group_size``, ``axis``, ``nbits`` int32, ``view_as_float`` uint8, and ``packing``, ``compute_dtype``,
 ``unpack_view_dtype`` as character codes. HQQ evaluates these strings; here they are looked up.
 
-The weight is first reshaped, row-major: axis 1 to [n / group_size, group_size], with a scale per row; axis 0 to
-[group_size, n / group_size], with a scale per column. The rows of that matrix are split into 2, 4 or 8 equal parts (ten
-for 3 bits, in int32); a word holds a code from each part, the first part in the highest bits. Codes of 5, 6 and 8 bits
-take a byte each.
+The weight is first reshaped, row-major: axis 1 to [n / group_size, group_size], with a scale per row; axis 0
+to [group_size, n / group_size], with a scale per column. The rows of that matrix are split into 2, 4 or 8
+equal parts (ten for 3 bits, in int32); a word holds a code from each part, the first part in the highest
+bits. Codes of 5, 6 and 8 bits take a byte each.
 
 w = (code - zero) * scale; both operations round to compute_dtype. Zero points are floats.
 
@@ -49,8 +49,9 @@ PACKINGS = {
 COMPUTE = {f"torch.{name}": DTYPES[name] for name in ("float16", "bfloat16", "float32")}
 NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
 DESCRIBED = (
-    *NEEDED, "group_size", "view_as_float", "unpack_view_dtype", "compute_dtype", "channel_wise", "quant_scale",
-    "quant_zero", "offload_meta", "encoded_state_dict", "stores_quant_config", "optimize", "round_zero",
+    *NEEDED, "group_size", "view_as_float", "unpack_view_dtype", "compute_dtype", "channel_wise",
+    "quant_scale", "quant_zero", "offload_meta", "encoded_state_dict", "stores_quant_config", "optimize",
+    "round_zero",
 )  # fmt: skip
 
 
@@ -183,7 +184,8 @@ def _described(module: str, pieces: Pieces) -> Layout:
     storage = words("hqq", f"int{bits}", per, f"axis {meta.axis}", "asymmetric")
     return Layout(
         name, shape, dtype, pieces, {CODES: codes, SCALE: scale, ZERO_POINT: zero},
-        "hqq", storage, IntFormat(max(2, bits), signed=False),  # 1-bit codes are the codes 0 and 1 of two bits
+        # 1-bit codes are the codes 0 and 1 of two bits
+        "hqq", storage, IntFormat(max(2, bits), signed=False),
         columns if strided else PER_TENSOR if one else PerFlatGroup(size) if size else PerChannel(0),
         rounds_each=True, columns=reshaped[1] if strided else 0, rivals=_rivals,
     )  # fmt: skip

@@ -1,10 +1,10 @@
 """Importance matrices of llama.cpp: the mean of x^2 of each input of a weight, over the calibration tokens.
 
-GGUF form (``general.type`` "imatrix"): ``<weight>.in_sum2`` float32 [matrices, inputs], the sum over tokens, and
-``<weight>.counts`` [matrices, 1], the number of tokens that each expert saw; newer files also have
+GGUF form (``general.type`` "imatrix"): ``<weight>.in_sum2`` float32 [matrices, inputs], the sum over tokens,
+and ``<weight>.counts`` [matrices, 1], the number of tokens that each expert saw; newer files also have
 ``<weight>.in_sum``, the sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.gguf`; the
-mean is values / calls.
-Source: ggml-org/llama.cpp, tools/quantize/quantize.cpp, `load_imatrix` and `load_legacy_imatrix`.
+mean is values / calls. Source: ggml-org/llama.cpp, tools/quantize/quantize.cpp, `load_imatrix` and
+`load_legacy_imatrix`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,8 @@ def _of_gguf(name: str, pieces: Pieces) -> Layout:
     shape, counts = pieces[SUM].shape, pieces[COUNTS].shape
     if len(shape) != 2 or counts != (shape[0], 1) or {pieces[SUM].dtype, pieces[COUNTS].dtype} != {"F32"}:
         raise QuantError(
-            f"The entry {named(name)} has sums of shape {shape_text(shape)} and counts of shape {shape_text(counts)}; "
+            f"The entry {named(name)} has sums of shape {shape_text(shape)} and counts of shape "
+            f"{shape_text(counts)}; "
             "they must be float32 matrices with one count per row, so compute the imatrix again."
         )
     return layout_of(name, pieces)
@@ -65,8 +66,10 @@ def layout_of(name: str, pieces: Pieces, calls: int = 0) -> Layout:
         mean = Where(count, 0, Let(VALUE, Number(1), "1 where no token was seen"), Let(VALUE, Q / count))
     return Layout(
         name, pieces[SUM].shape, torch.float32, pieces, {CODES: Numbers(pieces[SUM])} | others,
-        "imatrix", "imatrix", f"{named(name)} is an entry of an imatrix, so it has no codes; read its values.", PER_TENSOR,
-        own_value=mean, fast=_values, kept=_stored, in_codes=frozenset({CODES, "in_sum"}), symbols={CODES: "x"},
+        "imatrix", "imatrix",
+        f"{named(name)} is an entry of an imatrix, so it has no codes; read its values.", PER_TENSOR,
+        own_value=mean, fast=_values, kept=_stored, in_codes=frozenset({CODES, "in_sum"}),
+        symbols={CODES: "x"},
     )  # fmt: skip
 
 

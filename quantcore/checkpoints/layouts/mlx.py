@@ -1,12 +1,15 @@
 """MLX releases (mlx-lm): affine integers of 2, 3, 4, 5, 6 and 8 bits, and mxfp4, mxfp8, nvfp4.
 
-Per module: ``weight`` uint32 [out, in*bits/32], codes one after another from the lowest bit, across words; ``scales``
-[out, groups]; affine, also ``biases`` of the same shape: w = scale * code + bias, where the product and the sum are
-each rounded to the dtype of the scales. In the other modes scales are bytes: E8M0 (mxfp4, mxfp8), or E4M3 (nvfp4).
+Per module: ``weight`` uint32 [out, in*bits/32], codes one after another from the lowest bit, across words;
+``scales`` [out, groups]; affine, also ``biases`` of the same shape: w = scale * code + bias, where the
+product and the sum are each rounded to the dtype of the scales. In the other modes scales are bytes: E8M0
+(mxfp4, mxfp8), or E4M3 (nvfp4).
 
-``quantization`` in the config gives group_size, bits and mode, and exceptions by module. A scale may be negative.
+``quantization`` in the config gives group_size, bits and mode, and exceptions by module. A scale may be
+negative.
 
-Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as described) and mlx/primitives; mlx-lm, utils.py.
+Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as described) and mlx/primitives; mlx-lm,
+utils.py.
 """
 
 from collections.abc import Iterator
@@ -57,18 +60,20 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     mode = text(config, "mode") or "affine"
     if mode not in ("affine", *FLOAT_MODES):
         raise QuantError(
-            f"{named(module)} is stored in the mode {short(mode)}, which is not supported; the supported modes are "
-            f"affine, {', '.join(FLOAT_MODES)}."
+            f"{named(module)} is stored in the mode {short(mode)}, which is not supported; the supported "
+            f"modes are affine, {', '.join(FLOAT_MODES)}."
         )
     if len(weight.shape) < 2 or len(scales.shape) != len(weight.shape):
         raise QuantError(
-            f"{named(weight.name)} has shape {weight.shape}, which does not fit scales of shape {scales.shape}."
+            f"{named(weight.name)} has shape {weight.shape}, "
+            f"which does not fit scales of shape {scales.shape}."
         )
     if mode != "affine":
         return _floats(module, pieces, mode)
     if "biases" not in pieces or not scales.is_floating:
         raise QuantError(
-            f"The biases of {named(module)} are missing, or its scales are not floats; download the release again."
+            f"The biases of {named(module)} are missing, or its scales are not floats; "
+            "download the release again."
         )
     bits = integer(config, "bits", BITS) or _bits(weight, scales, integer(config, "group_size", LENGTHS))
     columns = weight.shape[-1] * 32 // bits
@@ -78,7 +83,8 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     fields = _fields(module, shape, pieces, size, bits)
     return Layout(
         f"{module}.weight", shape, dtype, pieces, fields,
-        "mlx", words("mlx", f"int{bits}", f"per_group({size})", "asymmetric"), IntFormat(bits, signed=False), PerGroup(size),
+        "mlx", words("mlx", f"int{bits}", f"per_group({size})", "asymmetric"),
+        IntFormat(bits, signed=False), PerGroup(size),
         added=(ZERO_POINT, 1), rounds_each=True, symbols={ZERO_POINT: "bias"}, remarks=remarks,
     )  # fmt: skip
 
@@ -89,8 +95,8 @@ def _fields(module: str, shape: Shape, pieces: Pieces, size: int, bits: int) -> 
     grid = (*shape[:-1], shape[-1] // size)
     if scales.shape != grid or biases.shape != grid:
         raise QuantError(
-            f"{named(f'{module}.weight')} has scales of shape {scales.shape} and biases of shape {biases.shape}, but "
-            f"groups of {size} take shape {grid}; the file does not fit its config."
+            f"{named(f'{module}.weight')} has scales of shape {scales.shape} and biases of shape "
+            f"{biases.shape}, but groups of {size} take shape {grid}; the file does not fit its config."
         )
     return {CODES: Packed(pieces["weight"], dense(bits, 32), shape), SCALE: scales, ZERO_POINT: biases}
 

@@ -1,12 +1,13 @@
 """NVIDIA ModelOpt releases: FP8, NVFP4, MXFP4, INT4-AWQ.
 
-FP8: ``weight`` F8_E4M3, ``weight_scale`` one number, or one per row. NVFP4: ``weight`` uint8 [out, in/2], two FP4
-codes per byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both
-multiply: w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8
-[out/2, in], the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. W4A8: the same, with a
-``weight_scale_2`` by which its values are brought into FP8's range to be multiplied there. ``pre_quant_scale`` and
-``input_scale`` belong to the activations. Values are float32. Scales of FP4 may be swizzled for tensor cores; where that
-takes no padding, nothing in the file says it, and they are read as they stand.
+FP8: ``weight`` F8_E4M3, ``weight_scale`` one number, or one per row. NVFP4: ``weight`` uint8 [out, in/2], two
+FP4 codes per byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one
+number. Both multiply: w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32].
+INT4-AWQ: ``weight`` uint8 [out/2, in], the even row in the lower bits, two's complement; ``weight_scale``
+[out, in/group]. W4A8: the same, with a ``weight_scale_2`` by which its values are brought into FP8's range to
+be multiplied there. ``pre_quant_scale`` and ``input_scale`` belong to the activations. Values are float32.
+Scales of FP4 may be swizzled for tensor cores; where that takes no padding, nothing in the file says it, and
+they are read as they stand.
 
 Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization/qtensor.
 """
@@ -76,21 +77,23 @@ def _fp4(module: str, pieces: Pieces, config: Config) -> Layout:
         scale = viewed(scale, "F8_E4M3", scale.shape)
     if nvfp4 and "weight_scale_2" not in pieces:
         raise QuantError(
-            f"The weight_scale_2 of {named(module)}, the scale of the whole tensor, is missing, so its values are "
-            "unknown; download the release again."
+            f"The weight_scale_2 of {named(module)}, the scale of the whole tensor, is missing, so its "
+            "values are unknown; download the release again."
         )
     own = {CODES: weight, SCALE_CODE: scale}
     if nvfp4:
         own[GLOBAL_SCALE] = pieces["weight_scale_2"]
     kind, shape = NVFP4 if nvfp4 else MXFP4, (*weight.shape[:-1], 2 * weight.shape[-1])
     grid = (*shape[:-1], -(-shape[-1] // kind.size))
-    in_tiles = len(shape) == 2 and scale.shape != grid and scale.shape in (padded(grid), (math.prod(padded(grid)),))
+    tiled = padded(grid)
+    in_tiles = len(shape) == 2 and scale.shape != grid and scale.shape in (tiled, (math.prod(tiled),))
     layout = kind.layout(f"{module}.weight", torch.float32, own, in_tiles)
     if len(shape) == 2 and grid == padded(grid) and not in_tiles:
         other = {**layout.fields, SCALE_CODE: swizzled(scale, grid)}
         known = layout.rivals
         reading = Reading(
-            "scales_swizzled", "scales in tiles", "kernels that take the scales for tiles of tensor cores, swizzled",
+            "scales_swizzled", "scales in tiles",
+            "kernels that take the scales for tiles of tensor cores, swizzled",
             layout.changed(fields=other), instead("s", "Takes the scales for tiles of 128 × 4"),
         )  # fmt: skip
         return layout.changed(rivals=lambda own: (*(known(own) if known else ()), reading))
@@ -102,12 +105,13 @@ def _int4(module: str, pieces: Pieces, config: Config) -> Layout:
     rows, columns = 2 * weight.shape[0], weight.shape[1]
     if len(weight.shape) != 2 or len(scale.shape) != 2 or scale.shape[0] != rows or not scale.is_floating:
         raise QuantError(
-            f"{named(scale.name)} is {scale.dtype} of shape {scale.shape}, but INT4-AWQ needs a float per row and "
-            f"group for codes of shape {(rows, columns)}; the file is damaged."
+            f"{named(scale.name)} is {scale.dtype} of shape {scale.shape}, but INT4-AWQ needs a float per "
+            f"row and group for codes of shape {(rows, columns)}; the file is damaged."
         )
     size, remarks = group_size(config, ("group_size",), columns, scale.shape[1], scale)
     codes = Packed(weight, LOW_FIRST, (rows, columns), axis=0, signed=True)
     return Layout(
         f"{module}.weight", (rows, columns), torch.float32, pieces, {CODES: codes, SCALE: Numbers(scale)},
-        "modelopt", words("modelopt", "int4", f"per_group({size})", "symmetric"), INT4, PerGroup(size), remarks=remarks,
+        "modelopt", words("modelopt", "int4", f"per_group({size})", "symmetric"), INT4, PerGroup(size),
+        remarks=remarks,
     )  # fmt: skip

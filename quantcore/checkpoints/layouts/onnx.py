@@ -1,15 +1,15 @@
 """ONNX models: stored tensors that nodes use as codes, with their scales and zero points.
 
-A weight belongs to a node that multiplies by it (QLinearConv, QLinearMatMul, QGemm, MatMulNBits, …) or that dequantizes
-it (DequantizeLinear); nodes between that only move elements don't matter where all share a scale. For MatMulInteger
-and ConvInteger, which return integers, the scale is the factor that the graph multiplies by afterwards, as onnxruntime's
-quantize_dynamic writes it.
+A weight belongs to a node that multiplies by it (QLinearConv, QLinearMatMul, QGemm, MatMulNBits, …) or that
+dequantizes it (DequantizeLinear); nodes between that only move elements don't matter where all share a scale.
+For MatMulInteger and ConvInteger, which return integers, the scale is the factor that the graph multiplies by
+afterwards, as onnxruntime's quantize_dynamic writes it.
 
-DequantizeLinear: y = (x - zero_point) * scale, rounded once to the type of the scale. The scale is one number, one per
-index of an axis, or, with ``block_size``, one per block along it. Codes of 4 and 2 bits are packed over the flattened
-tensor, the lower bits first. Nodes that multiply by a quantized weight mean the same numbers, those with blocks in bytes
-are `onnx_blocks`. Sources: onnx 1.23, operators DequantizeLinear-25 and others; onnxruntime 1.31, ContribOperators and its
-quantization tools.
+DequantizeLinear: y = (x - zero_point) * scale, rounded once to the type of the scale. The scale is one
+number, one per index of an axis, or, with ``block_size``, one per block along it. Codes of 4 and 2 bits are
+packed over the flattened tensor, the lower bits first. Nodes that multiply by a quantized weight mean the
+same numbers, those with blocks in bytes are `onnx_blocks`. Sources: onnx 1.23, operators DequantizeLinear-25
+and others; onnxruntime 1.31, ContribOperators and its quantization tools.
 """
 
 import math
@@ -47,7 +47,8 @@ BIASES = {("", "QLinearConv"): 8, (MICROSOFT, "QLinearConv"): 8, (MICROSOFT, "QG
 # nodes that only move the elements of their first input
 MOVES = frozenset({"Gather", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Slice"})
 MOST_MOVES = 32  # one after another
-BLOCKED = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"})  # of Microsoft's domain; see `onnx_blocks`
+# of Microsoft's domain; see `onnx_blocks`
+BLOCKED = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"})
 INPUT_SCALE, WEIGHT_SCALE = "input_scale", "weight_scale"  # roles: the factors of a bias' scale
 DTYPES = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}  # of DequantizeLinear's output_dtype
 
@@ -56,9 +57,11 @@ DTYPES = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}  # of Dequant
 class Use:
     """A stored tensor that a node uses as codes, with the names of its scale and its zero point.
 
-    ``zero_point``: "" if it is left out; it and the scale may be computed in the graph, and are then no stored tensors.
-    ``axis``: along which scales differ if there are several; None: see `onnx`. ``input_scale``: of a bias, whose scale
-    is the product of both; else "". ``group_index``: of the columns, else "".
+    ``zero_point``: "" if it is left out; it and the scale may be computed in the graph, and are then no
+        stored tensors.
+    ``axis``: along which scales differ if there are several; None: see `onnx`.
+    ``input_scale``: of a bias, whose scale is the product of both; else "".
+    ``group_index``: of the columns, else "".
     """
 
     node: Node
@@ -158,7 +161,7 @@ def _moved(name: str, made_by: Mapping[str, Node]) -> str:
 
 
 def _factor_after(node: Node, graph: OnnxGraph, edges: Graph) -> str:
-    """Return the stored factor that the integers of a node are multiplied by, after a cast; "" if there is none."""
+    """Return the stored factor by which a node's integers are multiplied after a cast; "" if none is."""
     made_by, used_by = edges
 
     def only(name: str, op: str) -> Node | None:
@@ -191,7 +194,8 @@ def _weights(release: Release, graph: OnnxGraph) -> Iterator[Layout]:
         if use.reading(graph) in known:
             continue
         # a weight that nodes read in two ways is two weights
-        name = f"{use.weight} in {use.node.name or ', '.join(use.node.outputs) or use.node.op}" if known else use.weight
+        node = use.node.name or ", ".join(use.node.outputs) or use.node.op
+        name = f"{use.weight} in {node}" if known else use.weight
         known.add(use.reading(graph))
         parameters.add(use.zero_point)
         pieces = {key: release.stored[given] for key, given in use.names.items() if given in release.stored}
@@ -221,24 +225,25 @@ def _check(name: str, use: Use, graph: OnnxGraph, pieces: Pieces) -> None:
     version = graph.opsets.get(node.domain, 0)
     if version > NEWEST[node.domain]:
         raise QuantError(
-            f"{named(name)} is used by {node.op} of opset {version}, newer than {NEWEST[node.domain]}, the last one "
-            "that is known here; convert the model to an older opset."
+            f"{named(name)} is used by {node.op} of opset {version}, newer than {NEWEST[node.domain]}, the "
+            "last one that is known here; convert the model to an older opset."
         )
     for key, given in use.names.items():
         if given not in graph.types:
             raise QuantError(
-                f"The {key.replace('_', ' ')} of {named(name)} is computed in the graph, or missing; the graph is not run "
-                "here, so store the number in the model."
+                f"The {key.replace('_', ' ')} of {named(name)} is computed in the graph, or missing; the "
+                "graph is not run here, so store the number in the model."
             )
     if kind.name.startswith(("float", "bf", "bool")) or not pieces["scale"].is_floating:
         raise QuantError(
-            f"{named(name)} is {kind.name} with scales of {pieces['scale'].dtype}; {node.op} takes codes and float "
-            "scales."
+            f"{named(name)} is {kind.name} with scales of {pieces['scale'].dtype}; "
+            f"{node.op} takes codes and float scales."
         )
     other = graph.types[use.zero_point][0] if use.zero_point else kind
     if other != kind and node.op not in BLOCKED:
         raise QuantError(
-            f"{named(name)} is {kind.name}, but its zero point is {other.name}; {node.op} takes both of one type."
+            f"{named(name)} is {kind.name}, but its zero point is {other.name}; "
+            f"{node.op} takes both of one type."
         )
     output = node.integer("output_dtype", 0)
     if output and output not in DTYPES:
@@ -255,13 +260,14 @@ def _granularity(name: str, use: Use, shape: Shape, scale: StoredTensor) -> Gran
         directions, columns = (*scale.shape, 1)[:2]
         if len(shape) != 3 or (directions, columns) != (shape[0], shape[-1] if columns > 1 else 1):
             raise QuantError(
-                f"{named(scale.name)} has shape {scale.shape}, which does not fit {named(name)} of shape {shape}."
+                f"{named(scale.name)} has shape {scale.shape}, "
+                f"which does not fit {named(name)} of shape {shape}."
             )
         return PerBlock((1, shape[1], 1 if columns > 1 else shape[2]))
     if not -len(shape) <= use.axis < len(shape) or size < 0:
         raise QuantError(
-            f"{named(name)} is dequantized along axis {use.axis} with block_size {size}, which does not fit its "
-            f"shape, {shape}."
+            f"{named(name)} is dequantized along axis {use.axis} with block_size {size}, which does not fit "
+            f"its shape, {shape}."
         )
     axis = use.axis % len(shape)
     return PerGroup(size, axis) if size else PerChannel(axis)
@@ -295,6 +301,7 @@ def _layout(
         fields[ZERO_POINT] = codes_of(pieces["zero_point"], (1,) * len(grid) if one else grid, kind)
     symmetry = "asymmetric" if ZERO_POINT in fields else "symmetric"
     of_blocks = write_call(blocks) if "scale" in pieces else ""
+    said = symmetry if of_blocks and "int" in kind.name else ""
     none = f"{named(name)} is {kind.name}, so it has no codes; read its values."
     coded = none if kind.bits > 16 else parse_format(kind.name)
     if isinstance(coded, str):  # of a bias, such as int32
@@ -304,6 +311,7 @@ def _layout(
         own_value = None
     return Layout(
         name, shape, dtype, pieces, fields,
-        "onnx", words("onnx", kind.name, of_blocks, symmetry if of_blocks and "int" in kind.name else ""), coded, blocks,
-        level=float_level(coded) if isinstance(coded, FloatFormat) else Q, derived=derived, own_value=own_value,
+        "onnx", words("onnx", kind.name, of_blocks, said), coded, blocks,
+        level=float_level(coded) if isinstance(coded, FloatFormat) else Q,
+        derived=derived, own_value=own_value,
     )  # fmt: skip

@@ -1,10 +1,11 @@
-"""ONNX weights in blocks whose codes lie in bytes: MatMulNBits, MatMulBnb4 and GatherBlockQuantized of onnxruntime.
+"""ONNX weights in blocks of bytes: onnxruntime's MatMulNBits, MatMulBnb4 and GatherBlockQuantized.
 
-MatMulNBits: ``B`` uint8 [N, blocks, bytes of a block], codes along K, the lower bits first, the last block padded;
-``scales`` one per block; ``zero_points`` as codes, each row in whole bytes, or as floats, and 2^(bits - 1) if they are
-left out; ``g_idx`` the block of each column. GatherBlockQuantized: uint8 packed along the last axis, or a type of 4
-bits. w = (code - zero_point) * scale, rounded once to the type of the scales. MatMulBnb4: ``B`` uint8, the weight [N, K]
-flattened, two codes per byte, the upper bits first; ``absmax`` one per block; w = table[code] * absmax. Source: onnxruntime 1.31, ContribOperators, com.microsoft.
+MatMulNBits: ``B`` uint8 [N, blocks, bytes of a block], codes along K, the lower bits first, the last block
+padded; ``scales`` one per block; ``zero_points`` as codes, each row in whole bytes, or as floats, and 2^(bits
+- 1) if they are left out; ``g_idx`` the block of each column. GatherBlockQuantized: uint8 packed along the
+last axis, or a type of 4 bits. w = (code - zero_point) * scale, rounded once to the type of the scales.
+MatMulBnb4: ``B`` uint8, the weight [N, K] flattened, two codes per byte, the upper bits first; ``absmax`` one
+per block; w = table[code] * absmax. Source: onnxruntime 1.31, ContribOperators, com.microsoft.
 """
 
 import math
@@ -41,14 +42,14 @@ def layout_of(name: str, node: Node, kind: OnnxType, shape: Shape, pieces: Piece
     size = node.integer("block_size", 128)
     if kind.name not in ("uint8", "int4", "uint4") or bits not in (2, 4, 8) or size < 1:
         raise QuantError(
-            f"{named(name)} is {kind.name} with {bits} bits in blocks of {size}; {node.op} has no reader here for "
-            "them."
+            f"{named(name)} is {kind.name} with {bits} bits in blocks of {size}; "
+            f"{node.op} has no reader here for them."
         )
     matrix = node.op == "MatMulNBits"
     if "g_idx" in pieces and bits != 4:
         raise QuantError(
-            f"{named(name)} has {bits} bits and a group index (g_idx), which onnxruntime reads only with 4 bits; remove "
-            "the input, or quantize again."
+            f"{named(name)} has {bits} bits and a group index (g_idx), which onnxruntime reads only with 4 "
+            "bits; remove the input, or quantize again."
         )
     from_middle = not pieces.keys() & {"zero_point", "g_idx"}
     codes = _of_matrix(name, node, bits, size, pieces["x"], from_middle) if matrix else _of_table(
@@ -68,7 +69,8 @@ def layout_of(name: str, node: Node, kind: OnnxType, shape: Shape, pieces: Piece
         "onnx", words("onnx", coded, write_call(blocks), symmetry), coded, blocks,
     )  # fmt: skip
     zeros = pieces.get("zero_point")
-    return _multiplied_first(layout) if "g_idx" in pieces or (zeros is not None and zeros.is_floating) else layout
+    has_floats = zeros is not None and zeros.is_floating
+    return _multiplied_first(layout) if "g_idx" in pieces or has_floats else layout
 
 
 def _of_table_of_16(name: str, node: Node, pieces: Pieces) -> Layout:
@@ -77,35 +79,40 @@ def _of_table_of_16(name: str, node: Node, pieces: Pieces) -> Layout:
     quantized = node.integer("quant_type", 1)
     if min(rows, columns, size) < 1 or quantized not in (0, 1):
         raise QuantError(
-            f"{named(name)} is {rows} × {columns} in blocks of {size}, quant_type {quantized}, according to {node.op}; "
+            f"{named(name)} is {rows} × {columns} in blocks of {size}, quant_type {quantized}, according to "
+            f"{node.op}; "
             "save the model again."
         )
     coded, count = TABLES["nf4" if quantized else "fp4"], rows * columns
     codes = Packed(viewed(pieces["x"], "U8", (-(-count // 2),)), HIGH_FIRST, (count,), axis=0)
     fields: dict[str, Field] = {
-        CODES: Reshaped(codes, (rows, columns)), SCALE: Reshaped(Numbers(pieces["scale"]), (-(-count // size),))
+        CODES: Reshaped(codes, (rows, columns)),
+        SCALE: Reshaped(Numbers(pieces["scale"]), (-(-count // size),)),
     }  # fmt: skip
     return Layout(
         name, (rows, columns), TORCH_DTYPES[pieces["scale"].dtype], pieces, fields,
-        "onnx", words("onnx", "nf4" if quantized else "fp4", f"per_flat_group({size})"), coded, PerFlatGroup(size),
+        "onnx", words("onnx", "nf4" if quantized else "fp4", f"per_flat_group({size})"), coded,
+        PerFlatGroup(size),
         is_symmetric=True, level=Let("v", entry(coded.values)(Q)),
     )  # fmt: skip
 
 
 def _multiplied_first(layout: Layout) -> Layout:
-    """Return the layout as onnxruntime's CPU kernel computes it where zero points are floats, or there is a group index.
+    """Return the layout as onnxruntime's CPU kernel computes it for zero points that are floats, or g_idx.
 
     It subtracts scale · zero point from scale · code.
     """
     of_codes = layout.without(ZERO_POINT) if ZERO_POINT in layout.fields else layout
-    ignored = of_codes.changed(derived={MIN: _min_of(Number(1 << (layout.element.bits - 1)))}, added=(MIN, -1))
+    middle = Number(1 << (layout.element.bits - 1))
+    ignored = of_codes.changed(derived={MIN: _min_of(middle)}, added=(MIN, -1))
     if ZERO_POINT not in layout.fields:
         return ignored.changed(is_symmetric=True)
     found = layout.changed(derived={MIN: _min_of(Z)}, added=(MIN, -1))
     if layout.fields[ZERO_POINT].kept_as != "bits":
         return found
     reading = Reading(
-        "zero_points_ignored", "zero points ignored", "onnxruntime 1.31's CPU kernel, where there is a group index",
+        "zero_points_ignored", "zero points ignored",
+        "onnxruntime 1.31's CPU kernel, where there is a group index",
         ignored, instead("m", "Takes the middle of the codes as the zero point"),
     )  # fmt: skip
     return found.changed(rivals=lambda layout: iter((reading,)))
@@ -128,8 +135,8 @@ def _of_matrix(name: str, node: Node, bits: int, size: int, piece: StoredTensor,
     rows, columns = node.integer("N", 0), node.integer("K", 0)
     if min(rows, columns) < 1 or node.integer("weight_prepacked", 0):
         raise QuantError(
-            f"{named(name)} is {rows} × {columns}, weight_prepacked {node.integer('weight_prepacked', 0)}, according to "
-            f"{node.op}; only N × K that is not packed for one device can be read."
+            f"{named(name)} is {rows} × {columns}, weight_prepacked {node.integer('weight_prepacked', 0)}, "
+            f"according to {node.op}; only N × K that is not packed for one device can be read."
         )
     whole = -(-columns // size) * size
     codes = _codes_in_bytes(piece, (rows, whole), bits, from_middle)
@@ -160,6 +167,7 @@ def _zero_points(piece: StoredTensor, grid: Shape, bits: int, kind: OnnxType) ->
 def codes_of(piece: StoredTensor, shape: Shape, kind: OnnxType) -> Field:
     """Return stored codes in a shape; those of less than a byte are packed over the flattened tensor."""
     if kind.bits < 8:
-        packed = Packed(piece, dense(kind.bits, 8), (math.prod(shape),), 0, signed=kind.name.startswith("int"))
+        signed = kind.name.startswith("int")
+        packed = Packed(piece, dense(kind.bits, 8), (math.prod(shape),), 0, signed=signed)
         return Reshaped(packed, shape)
     return Reshaped(Numbers(piece, raw="int" not in kind.name), shape)

@@ -1,11 +1,12 @@
 """``pack-quantized``: integers of 1 to 8 bits in 32-bit words along the rows.
 
 ``weight_packed`` int32 [out, words], ``weight_scale`` [out, groups], ``weight_shape`` int64 [2]; asymmetric:
-``weight_zero_point``, packed the same way down the rows, int32 [words, groups] (before 0.9, int8 [out, groups]);
-activation order: ``weight_g_idx`` int32 [in]. Stored bits are q + 2^(bits-1).
+``weight_zero_point``, packed the same way down the rows, int32 [words, groups] (before 0.9, int8 [out,
+groups]); activation order: ``weight_g_idx`` int32 [in]. Stored bits are q + 2^(bits-1).
 
-Since 0.17.0, codes are packed densely and may cross words; before, a word held 32 // bits whole codes. For 3, 5, 6 and
-7 bits, the number of words shows which packing was used; if it is the same for both, the version in the config decides.
+Since 0.17.0, codes are packed densely and may cross words; before, a word held 32 // bits whole codes. For 3,
+5, 6 and 7 bits, the number of words shows which packing was used; if it is the same for both, the version in
+the config decides.
 """
 
 import math
@@ -84,7 +85,9 @@ class PackQuantized:
         if "weight_g_idx" in pieces:
             found[GROUP_INDEX] = Numbers(pieces["weight_g_idx"])
             if found[GROUP_INDEX].shape != shape[-1:]:
-                raise QuantError(f"{named(name)} has a weight_g_idx whose length is not its number of inputs.")
+                raise QuantError(
+                    f"{named(name)} has a weight_g_idx whose length is not its number of inputs."
+                )
         return found
 
     def order(self, n: int, stored: int) -> PackingOrder:
@@ -122,7 +125,8 @@ class PackQuantized:
             other = replace(self, version=version)
             if self.bits in (3, 5, 6, 7) and other.order(n, stored) != self.order(n, stored):
                 fields = other.fields(layout.name, layout.shape, layout.pieces)
-                yield Reading("packing", what, reader, layout.changed(fields=fields), elsewhere(f"Reads {what}"))
+                sentence = elsewhere(f"Reads {what}")
+                yield Reading("packing", what, reader, layout.changed(fields=fields), sentence)
         if layout.group_index() is not None:
             yield in_order(layout.without(GROUP_INDEX), "compressed-tensors 0.20")
 
@@ -134,7 +138,10 @@ def _contradicted(layout: Layout) -> tuple[Statement, ...]:
     stored = shape_of(layout.pieces["weight_packed"], layout.pieces["weight_shape"])
     if stored == layout.shape:
         return ()
-    words = "{has} a weight_shape of {stored}, but {its} packed codes and scales are those of {shape}, which is used."
+    words = (
+        "{has} a weight_shape of {stored}, but {its} packed codes and scales are those of {shape}, "
+        "which is used."
+    )
     return (Statement("weight_shape", "error", words, {"stored": stored, "shape": layout.shape}),)
 
 
@@ -146,7 +153,8 @@ def shape_of(packed: StoredTensor, stored: StoredTensor) -> Shape:
     """
     if stored.dtype not in ("I64", "I32") or stored.shape != (len(packed.shape),):
         raise QuantError(
-            f"{named(stored.name)} is not the shape of a weight with {len(packed.shape)} axes; save the file again."
+            f"{named(stored.name)} is not the shape of a weight with {len(packed.shape)} axes; "
+            "save the file again."
         )
     shape = tuple(int(n) for n in stored.numbers())
     # the number of words is compared with the last axis by `Packed`

@@ -1,7 +1,7 @@
-"""Weights that no format claims: tensors that are stored as their values, and weights in formats that are not supported.
+"""Weights that no format claims: stored as their values, or in formats that are not supported.
 
-The latter are listed, each refused with a sentence that says why and what to do. Some layouts are made for a GPU's matrix
-units, or can be read only by its kernels. The other tensors of such a release can be read.
+The latter are listed, each refused with a sentence that says why and what to do. Some layouts are made for a
+GPU's matrix units, or can be read only by its kernels. The other tensors of such a release can be read.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,7 +63,10 @@ def plain(piece: StoredTensor, storage: str = "", dtype: torch.dtype | None = No
         dtype: the reader's output dtype, if not that of the tensor.
     """
     if piece.dtype not in TORCH_DTYPES:
-        reason = f"{named(piece.name)} has the dtype {piece.dtype}, which is not supported; save it in another one."
+        reason = (
+            f"{named(piece.name)} has the dtype {piece.dtype}, which is not supported; save it in another "
+            "one."
+        )
         return cast(Layout, Refused(piece.name, piece.shape, {"": piece}, reason, f"dtype {piece.dtype}"))
     own = dtype or TORCH_DTYPES[piece.dtype]
     storage = storage or f"plain {str(own).removeprefix('torch.')}"
@@ -113,8 +116,8 @@ def find_known(release: Release) -> Iterator[Layout]:
         for names, what in KNOWN.items():
             if names[0] in pieces and pieces.keys() >= set(names) and not pieces[names[0]].is_floating:
                 reason = (
-                    f"{named(module)} is stored in a format that is not supported, {what}; convert it with its "
-                    "library."
+                    f"{named(module)} is stored in a format that is not supported, {what}; "
+                    "convert it with its library."
                 )
                 yield _refused(f"{module}.weight", pieces, reason, what)
                 break
@@ -132,8 +135,8 @@ def find_unsupported(release: Release, readers: str) -> Iterator[Layout]:
         # codes are integers of up to 32 bits, or small floats
         if any(piece.shape and piece.dtype not in _NO_CODES for piece in pieces.values()):
             reason = (
-                f"The config says {said}, which is not supported, so {named(module)} can't be read; the supported "
-                f"methods are {readers}."
+                f"The config says {said}, which is not supported, so {named(module)} can't be read; the "
+                f"supported methods are {readers}."
             )
             yield _refused(f"{module}.weight" if module else "weight", pieces, reason, said)
 

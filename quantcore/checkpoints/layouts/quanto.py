@@ -2,13 +2,13 @@
 
 qint8 and qfloat8: ``weight._data`` one code per byte, ``weight._scale`` [out, 1]. qint2 and qint4:
 ``weight._data._data`` uint8, ``weight._scale`` and ``weight._shift`` [groups, 1]; the weight is reshaped to
-[groups, group size], its rows are split into 2 or 4 equal parts, and a byte holds a code from each part, the first part
-in the lowest bits. w = code * scale - shift, where both operations round to the dtype of the scales; an integer shift
-is a zero point instead.
+[groups, group size], its rows are split into 2 or 4 equal parts, and a byte holds a code from each part, the
+first part in the lowest bits. w = code * scale - shift, where both operations round to the dtype of the
+scales; an integer shift is a zero point instead.
 
-No file holds the shape or the group size, since the library builds the model first. For more than 128 inputs, its
-groups are the first of 128, 96, 64 and 32 that divides the number of inputs. So what looks like a row of such a length
-may be a group of a longer row; the bias or the sizes in the model's config can settle it.
+No file holds the shape or the group size, since the library builds the model first. For more than 128 inputs,
+its groups are the first of 128, 96, 64 and 32 that divides the number of inputs. So what looks like a row of
+such a length may be a group of a longer row; the bias or the sizes in the model's config can settle it.
 
 Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.py and nn/qmodule.py.
 """
@@ -74,8 +74,8 @@ def _whole(name: str, pieces: Pieces) -> Layout:
     data, scale = pieces["data"], pieces["scale"]
     if data.dtype not in ELEMENTS or len(scale.shape) not in (0, len(data.shape)):
         raise QuantError(
-            f"{named(data.name)} is {data.dtype} with scales of shape {scale.shape}; only int8 and FP8 with a "
-            "scale for the tensor or per row are supported."
+            f"{named(data.name)} is {data.dtype} with scales of shape {scale.shape}; only int8 and FP8 with "
+            "a scale for the tensor or per row are supported."
         )
     axes = scale.shape or (1,) * len(data.shape)
     block = tuple(1 if s == n else n for s, n in zip(axes, data.shape, strict=True))
@@ -92,7 +92,8 @@ def _sizes(config: Config) -> frozenset[int]:
         found = (config.get(key) for key in keys)
         return next((n for n in found if type(n) is int and n in LENGTHS), None)
 
-    hidden, heads = of("hidden_size", "d_model", "n_embd", "dim"), of("num_attention_heads", "num_heads", "n_head")
+    hidden = of("hidden_size", "d_model", "n_embd", "dim")
+    heads = of("num_attention_heads", "num_heads", "n_head")
     head = of("head_dim", "d_kv") or (hidden // heads if hidden and heads else None)
     attention = [n * head for n in (heads, of("num_key_value_heads")) if n and head]
     others = of("intermediate_size", "d_ff", "n_inner", "ffn_dim", "hidden_dim"), of("vocab_size")
@@ -117,14 +118,14 @@ def _bits(
     groups = scale.shape[0] if scale.shape else 0
     if len(data.shape) != 2 or scale.shape != (groups, 1) or shift.shape != scale.shape or not groups:
         raise QuantError(
-            f"{named(data.name)} has shape {data.shape} and its scale {scale.shape}; quanto stores a scale and a "
-            "shift per row of the reshaped weight."
+            f"{named(data.name)} has shape {data.shape} and its scale {scale.shape}; quanto stores a scale "
+            "and a shift per row of the reshaped weight."
         )
     bits = next((b for b in (4, 2) if -(-groups * b // 8) == data.shape[0]), None)
     if bits is None:
         raise QuantError(
-            f"{named(data.name)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 bits; "
-            "the file is damaged."
+            f"{named(data.name)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 "
+            "bits; the file is damaged."
         )
     columns, remarks = _columns(name, groups, data.shape[1], bias, hidden, sizes)
     shape = (groups * data.shape[1] // columns, columns)
@@ -136,10 +137,13 @@ def _bits(
     blocks = "per_channel(0)" if by_rows else f"per_flat_group({size})"
     return Layout(
         name, shape, scale.float_dtype, pieces, fields,
-        "optimum-quanto", words("optimum-quanto", f"int{bits}", blocks, "asymmetric"), IntFormat(bits, signed=False),
+        "optimum-quanto", words("optimum-quanto", f"int{bits}", blocks, "asymmetric"),
+        IntFormat(bits, signed=False),
         PerChannel(0) if by_rows else PerFlatGroup(size),
-        added=(ZERO_POINT, -1) if shift.is_floating else None, rounds_each=True, symbols={ZERO_POINT: "shift"},
-        remarks=remarks, rivals=lambda layout: iter((other_parts(layout, parts(high_first(bits, 8)), "high", "HQQ"),)),
+        added=(ZERO_POINT, -1) if shift.is_floating else None, rounds_each=True,
+        symbols={ZERO_POINT: "shift"},
+        remarks=remarks,
+        rivals=lambda layout: iter((other_parts(layout, parts(high_first(bits, 8)), "high", "HQQ"),)),
     )  # fmt: skip
 
 
@@ -163,8 +167,8 @@ def _columns(
     if inputs in possible or len(possible) == 1:
         return (inputs if inputs in possible else size), ()
     words = (
-        "{has} a shape that no file of the release holds; groups of {size} are read as rows, {groups} x {size}, but may "
-        "be parts of longer rows."
+        "{has} a shape that no file of the release holds; groups of {size} are read as rows, {groups} x "
+        "{size}, but may be parts of longer rows."
     )
     return size, (Statement("assumed", "note", words, {"size": size, "groups": groups}),)
 

@@ -1,9 +1,9 @@
-"""Quantized tensors of PyTorch itself (torch.ao, `torch.quantize_per_tensor` and `torch.quantize_per_channel`), in .pt files.
+"""Quantized tensors of PyTorch itself in .pt files: `torch.quantize_per_tensor` and `_per_channel`.
 
-Codes are int8 (qint8), uint8 (quint8) or int32 (qint32). The pickle holds a scale and a zero point per tensor as numbers;
-those per channel are tensors of float64 and int64, or of float32 both (`per_channel_affine_float_qparams`). Per tensor
-and with float32 parameters, x = (q - z) * float32(scale); per channel with float64, the product is computed in float64 and
-rounded to float32.
+Codes are int8 (qint8), uint8 (quint8) or int32 (qint32). The pickle holds a scale and a zero point per tensor
+as numbers; those per channel are tensors of float64 and int64, or of float32 both
+(`per_channel_affine_float_qparams`). Per tensor and with float32 parameters, x = (q - z) * float32(scale);
+per channel with float64, the product is computed in float64 and rounded to float32.
 
 Source: PyTorch 2.13, aten/src/ATen/native/quantized/AffineQuantizerBase.cpp (`dequantize_val`); measured.
 """
@@ -44,7 +44,8 @@ def find(release: Release) -> Iterator[Layout]:
         if isinstance(structure, TorchQuantized):
             for name, quantizer in structure.quantizers.items():
                 names = {"weight": name, "scale": quantizer.scale, "zero_point": quantizer.zero_point}
-                pieces = {key: release.stored[given] for key, given in names.items() if given in release.stored}
+                stored = {key: release.stored.get(given) for key, given in names.items()}
+                pieces = {key: piece for key, piece in stored.items() if piece is not None}
                 if len(pieces) == len(names):  # of two files with one name, only the first is there
                     yield attempt(name, pieces, layout_of, name, pieces, quantizer)
 
@@ -60,9 +61,11 @@ def layout_of(name: str, pieces: Pieces, quantizer: TensorQuantizer) -> Layout:
     shape, dtypes = weight.shape, (scale.dtype, zero_point.dtype)
     count = (shape[quantizer.axis],) if quantizer.axis is not None and quantizer.axis < len(shape) else ()
     fits = scale.shape == zero_point.shape == count and bool(count) == (quantizer.axis is not None)
-    if not fits or weight.dtype not in CODE_BITS or dtypes not in (("F64", "I64"), ("F32", "F32")) or 0 in shape:
+    fits &= weight.dtype in CODE_BITS and dtypes in (("F64", "I64"), ("F32", "F32"))
+    if not fits or 0 in shape:
         raise QuantError(
-            f"{named(name)} is {weight.dtype} of shape {shape} with scales {scale.dtype} of shape {scale.shape}, which is "
+            f"{named(name)} is {weight.dtype} of shape {shape} with scales {scale.dtype} of shape "
+            f"{scale.shape}, which is "
             "not one of torch's quantized tensors; the file is damaged."
         )
     grid, bits = Blocks.of(blocks, shape).grid, CODE_BITS[weight.dtype]
@@ -78,11 +81,14 @@ def layout_of(name: str, pieces: Pieces, quantizer: TensorQuantizer) -> Layout:
     kind = f"q{'' if signed else 'u'}int{bits}"
     own_value = None
     if bits > 16:
-        product = to(torch.float32)(to(torch.float64)(Q - Z) * Name(DOUBLE_SCALE)) if in_double else (Q - Z) * S
+        product = (Q - Z) * S
+        if in_double:
+            product = to(torch.float32)(to(torch.float64)(Q - Z) * Name(DOUBLE_SCALE))
         own_value = Let(VALUE, product)
     return Layout(
         name, shape, torch.float32, pieces, fields,
         "torch", words("torch", kind, write_call(blocks)),
-        f"{named(name)} is {kind}, so it has no codes; read its values." if bits > 16 else IntFormat(bits, signed=signed),
+        f"{named(name)} is {kind}, so it has no codes; "
+        "read its values." if bits > 16 else IntFormat(bits, signed=signed),
         blocks, decoding="in_double" if in_double else "scaled", derived=derived, own_value=own_value,
     )  # fmt: skip

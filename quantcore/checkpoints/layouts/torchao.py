@@ -1,13 +1,13 @@
 """torchao releases in safetensors: its tensor classes, flattened.
 
-The header's metadata has a JSON text per weight, {"_type", "_data", "_tensor_data_names"}; its parts are stored as
-``<module>._<parameter>_<part>``. The config's quant_type only names a recipe.
+The header's metadata has a JSON text per weight, {"_type", "_data", "_tensor_data_names"}; its parts are
+stored as ``<module>._<parameter>_<part>``. The config's quant_type only names a recipe.
 
-Float8Tensor, Int8Tensor, IntxUnpackedToInt8Tensor: one code a byte, scales (and zero points) per ``block_size``.
-MXTensor: E8M0 scales per 32; NVFP4Tensor: E4M3 scales per 16, times ``per_tensor_scale`` if there is one.
-Int4Tensor: ``qdata`` int8 [out, in/2], the even column in the lower bits, two's complement; ``scale`` and
-``zero_point`` [in/group, out]; w = code * scale + zero_point. The library has no CPU kernel for this class, so its
-formula is computed in float32.
+Float8Tensor, Int8Tensor, IntxUnpackedToInt8Tensor: one code a byte, scales (and zero points) per
+``block_size``. MXTensor: E8M0 scales per 32; NVFP4Tensor: E4M3 scales per 16, times ``per_tensor_scale`` if
+there is one. Int4Tensor: ``qdata`` int8 [out, in/2], the even column in the lower bits, two's complement;
+``scale`` and ``zero_point`` [in/group, out]; w = code * scale + zero_point. The library has no CPU kernel for
+this class, so its formula is computed in float32.
 
 Source: torchao 0.18.0, torchao/prototype/safetensors, quantization/quantize_/workflows, prototype/mx_formats.
 """
@@ -74,8 +74,8 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
     if kind not in MAKERS:
         reason = OTHERS.get(str(kind), "an unknown class")
         raise QuantError(
-            f"{named(name)} is stored as torchao's {short(str(kind))}, {reason}, which is not supported; save it "
-            f"as one of {', '.join(MAKERS)}."
+            f"{named(name)} is stored as torchao's {short(str(kind))}, {reason}, which is not supported; "
+            f"save it as one of {', '.join(MAKERS)}."
         )
     needed, make = MAKERS[kind]
     missing = [part for part in needed if part not in pieces]
@@ -163,8 +163,8 @@ def _int4(name: str, pieces: Pieces, data: Config) -> Layout:
     expected = (-(-columns // size), rows) if size else ()
     if scale.shape != expected or zero.shape != expected or not (scale.is_floating and zero.is_floating):
         raise QuantError(
-            f"{named(scale.name)} has shape {scale.shape} and its zero_point {zero.shape}, but groups of {size} take "
-            f"floats of shape {expected}; the file is damaged."
+            f"{named(scale.name)} has shape {scale.shape} and its zero_point {zero.shape}, but groups of "
+            f"{size} take floats of shape {expected}; the file is damaged."
         )
     own = {"qdata": viewed(codes, "U8", codes.shape), "scale": scale, "zero_point": zero}
     fields: dict[str, Field] = {

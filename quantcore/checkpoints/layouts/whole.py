@@ -1,7 +1,8 @@
 """One code per byte: int8 or an 8-bit float, with scales per tensor, row, group or block.
 
-``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block; optionally
-``weight_zero_point`` of the same shape. The config gives the block: the shape of the scales does not determine it.
+``weight`` int8 or F8_E4M3 [out, in]; ``weight_scale`` [1], [out, 1], [out, groups], or one number per block;
+optionally ``weight_zero_point`` of the same shape. The config gives the block: the shape of the scales does
+not determine it.
 """
 
 import math
@@ -69,7 +70,8 @@ def whole(
     symmetry = "asymmetric" if ZERO_POINT in fields else "symmetric"
     return Layout(
         name, shape, dtype, pieces, fields,
-        kind, words(kind, f"int{bits}" if integer else fmt, write_call(blocks), symmetry if integer else ""), fmt, blocks,
+        kind, words(kind, f"int{bits}" if integer else fmt, write_call(blocks), symmetry * integer),
+        fmt, blocks,
         level=float_level(fmt) if isinstance(fmt, FloatFormat) else Q, remarks=remarks, rivals=block_scales,
         narrowed=None if kind == "compressed-tensors" else torch.bfloat16,
     )  # fmt: skip
@@ -86,16 +88,19 @@ def block_scales(layout: Layout) -> Iterator[Reading]:
         reader = library if layout.format_name == "compressed-tensors" else "transformers 5.23.0"
         if derived != block:
             blocks = f"Reads blocks of {derived[0]} × {derived[1]} instead of {block[0]} × {block[1]}"
+            own = compared(
+                f"{blocks}: the scale at ", lambda o: str(list(o.parameters["scale"].words[0].index))
+            )
             yield Reading(
                 "block_of_grid", "block size derived from the grid of scales", reader,
-                layout.changed(granularity=PerBlock(derived)),
-                compared(f"{blocks}: the scale at ", lambda o: str(list(o.parameters["scale"].words[0].index))),
+                layout.changed(granularity=PerBlock(derived)), own,
             )  # fmt: skip
     if "_inv" in scale.piece.name:
         yield Reading(
             "scale_divides", "divided by the scale",
             "readers that trust the name weight_scale_inv; GPTQModel, where a scale is above 1",
-            layout.changed(decoding="divided"), lambda here, there: "Divides by the scale instead of multiplying.",
+            layout.changed(decoding="divided"),
+            lambda here, there: "Divides by the scale instead of multiplying.",
         )  # fmt: skip
     if scale.piece.dtype == "F32":
         yield Reading(

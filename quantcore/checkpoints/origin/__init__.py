@@ -1,11 +1,11 @@
-"""Where one element of a checkpoint comes from: its bits in the file, and the arithmetic from them to its value.
+"""Where one element of a checkpoint comes from: its bits in the file, and the arithmetic on them.
 
 >>> found = tensor.origin((3, 17))  # doctest: +SKIP
 >>> for line in found.lines:  # doctest: +SKIP
 ...     print(line)
 
-Where things are: `words` (bits, what they belong to and mean), `arithmetic` (from stored numbers to the value, and the same
-in NumPy), `rivals` (how other libraries read the same bytes).
+Where things are: `words` (bits, what they belong to and mean), `arithmetic` (from stored numbers to the
+value, and the same in NumPy), `rivals` (how other libraries read the same bytes).
 """
 
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of, script

@@ -1,4 +1,4 @@
-"""From stored numbers to the value of one element, line by line: the layout's expression, read on its numbers.
+"""From stored numbers to the value of one element, line by line: the layout's expression, evaluated.
 
 The same as a short NumPy script, which reads the element from its files and prints its value.
 """
@@ -25,7 +25,7 @@ FOLDER = "."  # the folder of the checkpoint
 
 
 def stored(file, *runs):
-    """Assemble a number from runs of bits (byte of the file, lowest bit, number of bits), lowest bits first."""
+    """Assemble a number from runs of bits (byte of the file, lowest bit, bits), lowest bits first."""
     number = at = 0
     with open(f"{{FOLDER}}/{{file}}", "rb") as opened:
         for byte, low, count in runs:
@@ -53,13 +53,15 @@ def float16(x):
 def bfloat16(x):
     """Round to bfloat16, half to even."""
     bits = int(np.float32(x).view(np.uint32))
-    return np.float32(x) if x != x else np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+    rounded = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
+    return np.float32(x) if x != x else np.uint32(rounded).view(np.float32)
 
 ''',
     "small_float(": '''
 def small_float(bits, exponent, mantissa, bias):
     """The value of a small float: sign, exponent, mantissa."""
-    sign, e, m = bits >> exponent + mantissa, bits >> mantissa & (1 << exponent) - 1, bits & (1 << mantissa) - 1
+    sign, e = bits >> exponent + mantissa, bits >> mantissa & (1 << exponent) - 1
+    m = bits & (1 << mantissa) - 1
     size = (m + (1 << mantissa) * (e > 0)) * 2.0 ** (max(e, 1) - bias - mantissa)
     return np.float32(-size if sign else size)
 
@@ -118,8 +120,11 @@ class Arithmetic:
 class Origin:
     """Where one element comes from.
 
-    ``tensor``: its logical name; ``storage``: how it is stored, in words; ``dtype``: the library's output dtype;
-    ``code``: what is stored for the element itself; ``parameters``: what else its value is computed from, by role;
+    ``tensor``: its logical name;
+    ``storage``: how it is stored, in words;
+    ``dtype``: the library's output dtype;
+    ``code``: what is stored for the element itself;
+    ``parameters``: what else its value is computed from, by role;
     ``lines``: the arithmetic, whose last line ends in ``value``, which is that of `CheckpointTensor.read`.
     """
 
@@ -190,14 +195,15 @@ def script(origin: Origin) -> str:
     print(np.float32(w))
 
     Raises:
-        QuantError: a file does not hold a number's bytes as such: it is compressed, or written in another form.
+        QuantError: a file does not hold a number's bytes as such: it is compressed, or written in another
+            form.
     """
     numbers = (origin.code, *origin.parameters.values())
     for number in numbers:
         if not all(word.in_file for word in number.words):
             raise QuantError(
-                f"The file does not hold the bytes of {number.place.tensor} as such ({number.place.file}), so a script "
-                "can't read them at an offset; save the checkpoint as .safetensors."
+                f"The file does not hold the bytes of {number.place.tensor} as such ({number.place.file}), "
+                "so a script can't read them at an offset; save the checkpoint as .safetensors."
             )
     body = []
     for n in numbers:

@@ -21,9 +21,11 @@ _MOST = 1 << 24  # elements per row above which nothing is counted
 class Rival:
     """Another reading of one element.
 
-    ``key``, ``name``, ``reader``: see `Reading`; ``difference``: what it does, in one sentence; ``origin``: the element
-    in this reading, None if the weight has no such element there; ``differing``: how many of the ``counted`` elements in
-    ``rows`` it changes, None if the weight has another shape there, its rows are too long to count, or there are none.
+    ``key``, ``name``, ``reader``: see `Reading`;
+    ``difference``: what it does, in one sentence;
+    ``origin``: the element in this reading, None if the weight has no such element there;
+    ``differing``: how many of the ``counted`` elements in ``rows`` it changes, None if the weight has another
+        shape there, its rows are too long to count, or there are none.
     """
 
     key: str
@@ -65,7 +67,8 @@ def _precision(layout: Layout) -> Iterator[Reading]:
         if layout.rounds_each:
             yield Reading(
                 "rounded_once", "rounded once", "readers that compute in float32 and round at the end",
-                layout.changed(rounds_each=False), lambda here, there: f"Rounds to {name} once, not after each operation.",
+                layout.changed(rounds_each=False),
+                lambda here, there: f"Rounds to {name} once, not after each operation.",
             )  # fmt: skip
         yield Reading(
             "float32", "kept in float32", "readers that don't round to the output dtype",
@@ -87,8 +90,8 @@ def rivals(
 
     Args:
         index: one per axis, none of them negative.
-        rows: the rows whose elements are counted, an empty slice for none; by default all, or in a large weight those
-            around the element.
+        rows: the rows whose elements are counted, an empty slice for none; by default all, or in a large
+            weight those around the element.
         heads: see `readings`.
 
     Raises:

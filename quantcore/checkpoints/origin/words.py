@@ -1,4 +1,4 @@
-"""The words of a file that hold a number: their bytes, which bits are the number's, what they mean, what the others belong to."""
+"""The words of a file that hold a number: bytes, its bits, what they mean, whose the others are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ _SIGNED = ("I8", "I16", "I32", "I64")
 class Bit:
     """What one bit of a word belongs to.
 
-    ``owner``: the element or number, empty if there is none; ``at``: its position in that number, 0 for the lowest bit;
-    ``own``: whether it belongs to the number that the word was read for.
+    ``owner``: the element or number, empty if there is none; ``at``: its position in that number, 0 for the
+    lowest bit; ``own``: whether it belongs to the number that the word was read for.
     """
 
     owner: str = ""
@@ -40,8 +40,11 @@ class Bit:
 class Word:
     """One word of a stored tensor; for ggml's types, a word is a block.
 
-    ``index``: in the stored tensor, as it lies in the file; ``offset``: of its first byte; ``dtype``: as the file
-    names it; ``data``: its bytes, the lowest first; ``bits``: what each bit belongs to, bit 0 of byte 0 first;
+    ``index``: in the stored tensor, as it lies in the file;
+    ``offset``: of its first byte;
+    ``dtype``: as the file names it;
+    ``data``: its bytes, the lowest first;
+    ``bits``: what each bit belongs to, bit 0 of byte 0 first;
     ``in_file``: whether ``offset`` is an offset in the file, not in what was unpacked from it.
     """
 
@@ -205,9 +208,13 @@ def index_text(index: Sequence[Any]) -> str:
 class StoredNumber:
     """One number in a file.
 
-    ``role``: that of its field, such as "scale"; ``symbol``: its name in the arithmetic; ``words``: what holds its bits;
-    ``raw``: its bits as an unsigned number; ``value``: what they mean; ``meaning``: the same as text,
-    ``F16 0x3c00 = 1``; ``python``: a NumPy expression for the value, with ``{}`` for the unsigned number.
+    ``role``: that of its field, such as "scale";
+    ``symbol``: its name in the arithmetic;
+    ``words``: what holds its bits;
+    ``raw``: its bits as an unsigned number;
+    ``value``: what they mean;
+    ``meaning``: the same as text, ``F16 0x3c00 = 1``;
+    ``python``: a NumPy expression for the value, with ``{}`` for the unsigned number.
     """
 
     role: str

@@ -70,7 +70,7 @@ def section(config: Config, key: str) -> Config:
 def group_size(
     config: Config, keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
 ) -> tuple[int, tuple[Statement, ...]]:
-    """Return the columns per group, and a remark if the scales contradict the config; the scales take precedence.
+    """Return the columns per group, and a remark if the scales, which count, contradict the config.
 
     Args:
         keys: the config's possible keys for the group size; -1 or 0 means one group.
@@ -86,7 +86,8 @@ def group_size(
     if groups < 1 or columns % groups:
         given = "no group_size" if said is None else f"group_size {said}"
         raise QuantError(
-            f"The config has {given} for {columns} inputs, but {named(scales.name)} has shape {scales.shape}, which "
+            f"The config has {given} for {columns} inputs, but {named(scales.name)} has shape "
+            f"{scales.shape}, which "
             "does not give equal groups; the file does not fit its config."
         )
     size = columns // groups
@@ -100,8 +101,8 @@ def group_size(
         "scales": scales.name.rpartition(".")[2],
     }
     words = (
-        "{has} group_size {said} according to the config, but the {scales} shape {shape} makes groups of {size} for "
-        "{columns} inputs; groups of {size} are used."
+        "{has} group_size {said} according to the config, but the {scales} shape {shape} makes groups of "
+        "{size} for {columns} inputs; groups of {size} are used."
     )
     return size, (Statement("config_contradicted", "error", words, facts),)
 

@@ -1,8 +1,8 @@
-"""One stored tensor of a weight as numbers in the weight's own axes: read by rows, located by bit, and written back.
+"""One stored tensor as numbers in the weight's own axes: read by rows, located by bit, written back.
 
-A weight has logical axes [out, in]. Its stored tensors may have them swapped (``transposed``), and codes may be packed
-into words along either axis. A field hides both; its numbers have the logical axes. Where an element lies is a `Location`:
-the places of its code and of its parameters.
+A weight has logical axes [out, in]. Its stored tensors may have them swapped (``transposed``), and codes may
+be packed into words along either axis. A field hides both; its numbers have the logical axes. Where an
+element lies is a `Location`: the places of its code and of its parameters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ Rows = slice | None  # start and stop along axis 0, no step; None for all
 
 @dataclass(frozen=True)
 class Place:
-    """Where a number lies: the file, the stored tensor, and (byte of the file, bit of the byte) of each of its bits.
+    """Where a number lies: file, stored tensor, and (byte of the file, bit of the byte) of each bit.
 
     The lowest bit of the number comes first; bit 0 of a byte is its lowest.
     """
@@ -118,7 +118,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Numbers(Field):
-    """One number per element of the stored tensor; ``raw``: read as the integer of its bits, for scale codes and floats."""
+    """One number per element of the stored tensor.
+
+    ``raw``: read as the integer of its bits, for scale codes and floats.
+    """
 
     piece: StoredTensor
     transposed: bool = False
@@ -197,7 +200,7 @@ def box_of(shape: tuple[int, ...], rows: Rows, transposed: bool) -> tuple[slice,
 
 
 def place_of_bits(piece: StoredTensor, first: int, bits: Sequence[tuple[int, int]]) -> Place:
-    """Return the place of bits given as (element of the stored tensor after ``first``, bit of the element)."""
+    """Return the place of bits given as (element of the tensor after ``first``, bit of the element)."""
     size = piece.itemsize
     return Place(
         piece.source.name,

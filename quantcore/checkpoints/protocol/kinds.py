@@ -1,7 +1,7 @@
 """The kinds of fields besides numbers: codes that are packed into words, and views of the same bytes.
 
-Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at
-once. A view reads a stored tensor as another dtype, or numbers in another shape.
+Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up
+at once. A view reads a stored tensor as another dtype, or numbers in another shape.
 """
 
 import math
@@ -95,8 +95,8 @@ class Reshaped(FieldView):
         """
         if math.prod(self.shape) != math.prod(self.field.shape):
             raise QuantError(
-                f"{named(self.piece.name)} holds {math.prod(self.field.shape):,} numbers, but a weight of shape "
-                f"{self.shape} has {math.prod(self.shape):,}; the file is damaged."
+                f"{named(self.piece.name)} holds {math.prod(self.field.shape):,} numbers, but a weight of "
+                f"shape {self.shape} has {math.prod(self.shape):,}; the file is damaged."
             )
 
     def read(self, rows: Rows = None) -> Tensor:
@@ -203,10 +203,11 @@ def at_least_1d(piece: StoredTensor) -> StoredTensor:
 class Packed(Field):
     """Codes in words along one axis.
 
-    ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
-    = (code + offset) modulo 2^bits; a function, if it must be read. ``signed``: whether codes are -2^(bits-1) ..
-    2^(bits-1)-1, else they are 0 .. 2^bits-1. ``fill``: the stored bits that pad the last word, if the library does not
-    pad with 0.
+    ``shape``: of the codes, in logical axes;
+    ``axis``: the logical axis along which words run.
+    ``offset``: stored bits = (code + offset) modulo 2^bits; a function, if it must be read.
+    ``signed``: whether codes are -2^(bits-1) .. 2^(bits-1)-1, else they are 0 .. 2^bits-1.
+    ``fill``: the stored bits that pad the last word, if the library does not pad with 0.
     """
 
     piece: StoredTensor
@@ -234,8 +235,8 @@ class Packed(Field):
         expected = tuple(words[::-1] if self.transposed else words)
         if self.piece.shape != expected:
             raise QuantError(
-                f"{named(self.piece.name)} has shape {self.piece.shape}, but {self.order.bits}-bit codes of shape "
-                f"{self.shape} take {expected}; the file does not fit its config."
+                f"{named(self.piece.name)} has shape {self.piece.shape}, but {self.order.bits}-bit codes of "
+                f"shape {self.shape} take {expected}; the file does not fit its config."
             )
 
     @property
@@ -277,7 +278,7 @@ class Packed(Field):
         return found[0] if len(found) == 1 else torch.cat(found) if found else self.read()[:0]
 
     def _words_of_rows(self, first: int, last: int) -> tuple[slice, int, int]:
-        """Return the words that hold some rows, how many of their codes come before, and how many are needed."""
+        """Return the words that hold some rows, the number of codes before these, and that of all needed."""
         n = self.shape[0]
         if self.order.in_parts:
             return slice(0, self.order.words_of(n)), first, n
@@ -325,13 +326,17 @@ class Packed(Field):
         half, count = (1 << width - 1) if self.signed else 0, 1 << width
         if half == offset:
             return Let(name, bits - half, "stored with the middle of the codes added") if half else bits
-        note = "two's complement" if half and not offset else "stored with 1 subtracted" if offset == -1 else ""
+        note = ""
+        if half and not offset:
+            note = "two's complement"
+        elif offset == -1:
+            note = "stored with 1 subtracted"
         wrapped = (bits + (half - offset)) % count
         return Let(name, wrapped - half if half else wrapped, note)
 
 
 def look_up_pairs(codes: Field, element: FloatFormat | CodebookFormat, start: int, out: Tensor) -> bool:
-    """Write what codes of 4 bits stand for, the two of a byte at once; False where this can't be done in pairs.
+    """Write what codes of 4 bits stand for, two of a byte at once; False where there are no such pairs.
 
     Args:
         start: the first code, in the order of the flat weight.

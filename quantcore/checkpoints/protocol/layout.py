@@ -1,11 +1,11 @@
-"""What a layout is: how the stored tensors of one weight hold its codes and parameters, as a record (`record`).
+"""What a layout is: a record of how stored tensors hold the codes and parameters of one weight.
 
-A format makes it from headers and config: its `fields` (which stored tensor holds which numbers, see `fields.Field`),
-what a code means (`element`), which elements share a scale (`granularity`), and the value of an element as an expression
-of its level and parameters. Everything else follows and is done here: codes, parameters and values by rows, the place of
-each bit, and the encoding back to bytes. The lines of an element, its script and other readers' values read the same
-expression. Where a part of it can be computed faster, the record holds that as a hook. The parameters of blocks
-are shaped to broadcast with the codes of some rows.
+A format makes it from headers and config: its `fields` (which stored tensor holds which numbers, see
+`fields.Field`), what a code means (`element`), which elements share a scale (`granularity`), and the value of
+an element as an expression of its level and parameters. Everything else follows and is done here: codes,
+parameters and values by rows, the place of each bit, and the encoding back to bytes. The lines of an element,
+its script and other readers' values read the same expression. Where a part of it can be computed faster, the
+record holds that as a hook. The parameters of blocks are shaped to broadcast with the codes of some rows.
 """
 
 import math
@@ -31,7 +31,8 @@ from quantcore.numerics import like, round_to
 
 ByRole = Mapping[str, Tensor]  # parameters
 Given = Callable[[slice], ByRole]  # those of some rows of blocks; of columns, those of all of them
-Compute = Callable[[ByRole, Tensor, Tensor], None]  # of parameters that broadcast, codes, and values to be written
+# of parameters that broadcast, codes, and values to be written
+Compute = Callable[[ByRole, Tensor, Tensor], None]
 
 
 class Parameters(NamedTuple):
@@ -58,8 +59,8 @@ def matrix_shape(shape: Shape) -> Shape:
 class Spreading:
     """The blocks of the rows from ``first`` to ``last``.
 
-    ``index``: the group of each column, or of each element, if there is one. ``columns``: the number of groups whose
-    elements take turns in the flat weight, else 0.
+    ``index``: the group of each column, or of each element, if there is one. ``columns``: the number of
+    groups whose elements take turns in the flat weight, else 0.
     """
 
     blocks: Blocks
@@ -95,7 +96,8 @@ class Spreading:
 
     def _runs(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
         """Compute blocks that are runs of the flat weight, or whose elements take turns in it."""
-        inner = self.blocks.shape[1] if self.columns else self.blocks.blocked_shape[0] // max(1, self.blocks.shape[0])
+        rows = max(1, self.blocks.shape[0])
+        inner = self.blocks.shape[1] if self.columns else self.blocks.blocked_shape[0] // rows
         start, stop, size = self.first * inner, self.last * inner, self.columns or self.blocks.block[0]
         # a run that began in an earlier row, whole runs, and one that continues in a later row
         cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
@@ -103,7 +105,8 @@ class Spreading:
             width = min(size, b - a)
             if self.columns:
                 groups = slice(a % size, a % size + width)
-                numbers = {n: p if p.numel() == 1 else p.view(1, -1)[:, groups] for n, p in parameters(groups).items()}
+                of_groups = parameters(groups).items()
+                numbers = {n: p if p.numel() == 1 else p.view(1, -1)[:, groups] for n, p in of_groups}
             else:
                 numbers = {n: p.unsqueeze(-1) for n, p in parameters(slice(a // size, -(-b // size))).items()}
             compute(numbers, *(t.view(-1)[a - start : b - start].view(-1, width) for t in (codes, out)))
@@ -126,7 +129,8 @@ class Spreading:
         assert self.index is not None
         shaped = out[: len(parameter)]  # one row, if all rows share it
         # into reused memory: new pages would cost more than the arithmetic
-        return torch.index_select(parameter.to(torch.float32), -1, self.index, out=like(shaped, f"{name} by index"))
+        found = like(shaped, f"{name} by index")
+        return torch.index_select(parameter.to(torch.float32), -1, self.index, out=found)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -151,14 +155,15 @@ class Layout(Record):
         return self._parameter(ZERO_POINT, rows)
 
     def min(self, rows: Rows = None) -> Tensor | None:
-        """Return the minima in block form, added or subtracted after the multiplication; None if there are none."""
+        """Return the minima in block form, added or subtracted after the multiplication; None without any."""
         return self._parameter(MIN, rows)
 
     def _parameter(self, role: str, rows: Rows) -> Tensor | None:
         if role in self.computed:
             return self.computed[role](rows)
         if role in self.derived:
-            found: Tensor = run(self.derived[role], {name: self._read(name, rows) for name in self.derived[role].names})
+            derived = self.derived[role]
+            found: Tensor = run(derived, {name: self._read(name, rows) for name in derived.names})
             return found
         return self._read(role, rows) if role in self.fields else None
 
@@ -169,18 +174,19 @@ class Layout(Record):
     def parameters(self, rows: Rows = None) -> Parameters:
         """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
 
-        `scale`, `zero_point` and `min` return the library's shapes, which may have fewer or other axes. The min here is
-        always added, whatever the library does.
+        `scale`, `zero_point` and `min` return the library's shapes, which may have fewer or other axes. The
+        min here is always added, whatever the library does.
         """
-        scale = self._in_blocks(SCALE, rows)
+        scale = self.in_blocks(SCALE, rows)
         if self.added is None:
-            return Parameters(scale, self._in_blocks(ZERO_POINT, rows), None)
+            return Parameters(scale, self.in_blocks(ZERO_POINT, rows), None)
         role, sign = self.added
-        added = self._in_blocks(role, rows)
+        added = self.in_blocks(role, rows)
         return Parameters(scale, None, -added if added is not None and sign < 0 else added)
 
-    def _in_blocks(self, role: str, rows: Rows) -> Tensor | None:
-        if self.row_per_group:
+    def in_blocks(self, role: str, rows: Rows = None) -> Tensor | None:
+        """Return one parameter by its role, in block form or one number for all; ``rows``: of blocks."""
+        if self.row_per_group and role not in self.computed:
             return self.with_field(role, transposed=True).fields[role].read(rows)
         found = self._parameter(role, None if self.columns else rows)
         if found is None:
@@ -206,8 +212,9 @@ class Layout(Record):
             return None
         if index is not None and not 0 <= int(index.min()) <= int(index.max()) < self.blocks.grid[-1]:
             raise QuantError(
-                f"The group index of {named(self.name)} names the groups {int(index.min())} to {int(index.max())}, "
-                f"but there are scales for {self.blocks.grid[-1]} groups, numbered from 0; the file is damaged."
+                f"The group index of {named(self.name)} names the groups {int(index.min())} to "
+                f"{int(index.max())}, but there are scales for {self.blocks.grid[-1]} groups, numbered from "
+                "0; the file is damaged."
             )
         if index is not None and bool((index == torch.arange(len(index)) // self.blocks.block[-1]).all()):
             return None
@@ -238,7 +245,8 @@ class Layout(Record):
             found = self.fast(self, rows, out)
             return round_to(found, self.dtype) if rounded and not self.is_plain else found
         if not self.shape:
-            row = replace(self, shape=(1,), fields={role: Reshaped(kept, (1,)) for role, kept in self.fields.items()})
+            fields = {role: Reshaped(field, (1,)) for role, field in self.fields.items()}
+            row = replace(self, shape=(1,), fields=fields)
             return row.values(None, None if out is None else out.view(1), rounded).view(())
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         out = torch.empty((last - first, *self.shape[1:])) if out is None else out
@@ -249,14 +257,14 @@ class Layout(Record):
             run(expression, {**numbers, CODES: part}, target)
 
         def of(grid: slice) -> dict[str, Tensor]:
-            found = {role: self._in_blocks(role, grid) for role in parameters}
+            found = {role: self.in_blocks(role, grid) for role in parameters}
             return {role: number for role, number in found.items() if number is not None}
 
         self._spreading(slice(first, last)).run(of, levels, out, compute)
         return out
 
     def as_matrix(self) -> "Layout":
-        """Return the weight without the axes of length 1 at its end: a 1 × 1 convolution as [out, in], others unchanged."""
+        """Return the weight without axes of length 1 at its end: a 1 × 1 convolution as [out, in]."""
         shape, own = matrix_shape(self.shape), len(self.shape)
         if shape == self.shape:
             return self
@@ -269,7 +277,10 @@ class Layout(Record):
         return replace(
             self,
             shape=shape,
-            fields={r: Reshaped(f, f.shape[:rank]) if len(f.shape) == own else f for r, f in self.fields.items()},
+            fields={
+                role: Reshaped(field, field.shape[:rank]) if len(field.shape) == own else field
+                for role, field in self.fields.items()
+            },
             granularity=PerBlock(self.blocks.block[:rank]) if boxes else self.granularity,
         )
 
@@ -284,7 +295,10 @@ class Layout(Record):
         def copy(numbers: Mapping[str, Tensor], part: Tensor, target: Tensor) -> None:
             target.copy_(numbers[SCALE].expand_as(target))
 
-        self._spreading(rows).run(lambda grid: {SCALE: parameter(None if self.columns else grid)}, out, out, copy)
+        def given(grid: slice) -> dict[str, Tensor]:
+            return {SCALE: parameter(None if self.columns else grid)}
+
+        self._spreading(rows).run(given, out, out, copy)
         return out
 
     def _spreading(self, rows: slice) -> Spreading:
@@ -331,7 +345,8 @@ class Layout(Record):
         if math.prod(shape) == math.prod(self.blocks.grid):  # perhaps with other axes of length 1
             block = np.ravel_multi_index(position, self.blocks.grid)
             return field.place([int(i) for i in np.unravel_index(block, shape)])
-        if shape[:-1] == self.shape[:-1] and shape[-1] and self.shape[-1] % shape[-1] == 0:  # each of a part of the row
+        is_of_parts = shape[:-1] == self.shape[:-1] and shape[-1] and self.shape[-1] % shape[-1] == 0
+        if is_of_parts:  # each of a part of the row
             return field.place((*index[:-1], index[-1] // (self.shape[-1] // shape[-1])))
         raise QuantError(f"{role} has shape {shape}, which is not one number per block.")
 
@@ -355,7 +370,7 @@ class Layout(Record):
         return encoded | {piece.name: bytes(piece.bytes()) for piece in others}
 
     def loaded(self, codes: bool = False) -> Self:
-        """Return the same layout with its parameters in memory, and its codes if those of a row are not contiguous.
+        """Return the same layout with its parameters in memory, and its codes if a row's are not contiguous.
 
         Args:
             codes: load them in any case.
@@ -364,5 +379,5 @@ class Layout(Record):
             of_elements = role in self.in_codes or field.shape == self.shape
             return of_elements and not codes and not field.across_rows
 
-        fields = {role: field if kept(role, field) else field.in_memory() for role, field in self.fields.items()}
+        fields = {r: field if kept(r, field) else field.in_memory() for r, field in self.fields.items()}
         return replace(self, fields=fields)

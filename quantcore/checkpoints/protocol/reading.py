@@ -1,4 +1,4 @@
-"""Another reading of a weight: the same bytes as other libraries read them, and sentences on how it differs."""
+"""Another reading of a weight: its bytes as other libraries read them, and what differs, in words."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,11 @@ Index = tuple[int, ...]
 class Reading:
     """Another reading of a weight.
 
-    ``key``: its key in findings; ``name``: a few words; ``reader``: what reads this way, with a source; ``layout``: reads
-    the same bytes this way; ``difference``: makes a sentence from the origins of one element, as here and as there.
+    ``key``: its key in findings;
+    ``name``: a few words;
+    ``reader``: what reads this way, with a source;
+    ``layout``: reads the same bytes this way;
+    ``difference``: makes a sentence from the origins of one element, as here and as there.
     """
 
     key: str
@@ -34,7 +37,9 @@ class Reading:
 class Rearranged:
     """A weight whose elements another reader returns at other indices.
 
-    ``inner``: the weight as it is stored; ``shape``: there; ``stored_index``: where an element there is stored;
+    ``inner``: the weight as it is stored;
+    ``shape``: there;
+    ``stored_index``: where an element there is stored;
     ``values``: returns the values of some rows there, from the weight as it is stored.
     """
 
@@ -72,7 +77,10 @@ def elsewhere(before: str) -> Sentence:
         if mine == theirs:
             return f"{before}: this code is read from the same bits."
         one_word = here.code.words[0].offset == there.code.words[0].offset
-        return f"{before}: this code is read from {theirs} instead of {mine.partition(' of ')[0] if one_word else mine}."
+        return (
+            f"{before}: this code is read from {theirs} instead of "
+            f"{mine.partition(' of ')[0] if one_word else mine}."
+        )
 
     return sentence
 
@@ -100,7 +108,8 @@ def nibbles(layout: Any, half: Literal["upper", "lower"]) -> Reading:
 
 def other_parts(layout: Any, order: PackingOrder, end: str, library: str) -> Reading:
     """Return the reading of a layout that takes the parts of the rows from the other end of a word."""
-    other, before = layout.with_field("codes", order=order), f"Takes the first part of the rows from the {end} bits"
+    other = layout.with_field("codes", order=order)
+    before = f"Takes the first part of the rows from the {end} bits"
     reader = f"readers that use the order of {library}"
     return Reading("part_order", f"first rows in the {end} bits", reader, other, elsewhere(before))
 
@@ -109,8 +118,9 @@ def e8m0_255(layout: Any, nan: bool) -> Reading:
     """Return the reading of E8M0's 255 as NaN, or as a number."""
     what = "NaN" if nan else "2^128"
     reader = "readers that follow the OCP standard" if nan else "readers that only shift the bits"
-    return Reading(
-        "e8m0_nan", f"E8M0 255 as {what}", reader, layout,
-        lambda here, there: f"Reads a scale of 255 as {what}"
-        + ("." if here.numbers.get("sc", here.numbers.get("scale_code")) == 255 else "; this one is not 255."),
-    )  # fmt: skip
+
+    def sentence(here: Any, there: Any) -> str:
+        is_255 = here.numbers.get("sc", here.numbers.get("scale_code")) == 255
+        return f"Reads a scale of 255 as {what}" + ("." if is_255 else "; this one is not 255.")
+
+    return Reading("e8m0_nan", f"E8M0 255 as {what}", reader, layout, sentence)

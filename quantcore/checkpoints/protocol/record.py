@@ -38,14 +38,22 @@ SYMBOLS = {
 
 @lru_cache(maxsize=1024)  # one object for all weights of a format: how it is computed is planned once
 def value_of(
-    level: Expression, decoding: str, shifted: bool, added: str, sign: int, most: float, dtype: torch.dtype | None, each: bool
+    level: Expression,
+    decoding: str,
+    shifted: bool,
+    added: str,
+    sign: int,
+    most: float,
+    dtype: torch.dtype | None,
+    each: bool,
 ) -> Expression:
     """Return (level - z) · s, or what the library computes instead.
 
     Args:
         decoding: "" without a scale, else how it is used.
         shifted: whether a zero point is subtracted.
-        added: the role that is added after the multiplication, or subtracted if ``sign`` is -1; "" if there is none.
+        added: the role that is added after the multiplication, or subtracted if ``sign`` is -1; "" if there
+            is none.
         most: the element's largest value.
         dtype: to round to, after each operation or once; None for float32.
     """
@@ -84,8 +92,8 @@ def float_level(element: FloatFormat) -> Expression:
 class GroupOrder:
     """What a config says of the order in which columns were quantized, and so of an unsorted group index.
 
-    ``option``: as the config says it; ``unsorted``: what an unsorted index means if the config says so, ``unsaid``: if it
-    does not; ``said``: whether it does.
+    ``option``: as the config says it; ``unsorted``: what an unsorted index means if the config says so,
+    ``unsaid``: if it does not; ``said``: whether it does.
     """
 
     option: str
@@ -95,40 +103,56 @@ class GroupOrder:
 
 
 class _WithProperties:
-    """Gives a record with slots a dictionary, for its cached properties: most records of a checkpoint never make it."""
+    """Gives a record with slots a dictionary, for cached properties: most records never make it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Record(_WithProperties):
     """How one weight is stored, as its format says it; `layout.Layout` adds what follows.
 
-    ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
-    linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
-    their names within the module (``qweight``); ``fields``: of each role, "codes" is one of them. ``format_name``:
-    ``gptq``; ``storage``: how it is stored, in words: ``gptq int4 per_group(128) asymmetric``. ``coded``: what a code is,
-    or why there are none, or a function that reads it. ``granularity``: which elements share a scale, with a group index
-    as if the columns of a group were adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or
-    there is none; None: whether there is neither a zero point nor a min.
+    ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``;
+    ``shape``: logical, [out, in] for a linear layer;
+    ``dtype``: the library's output dtype, to which values are rounded;
+    ``pieces``: the stored tensors by their names within the module (``qweight``);
+    ``fields``: of each role, "codes" is one of them;
+    ``format_name``: ``gptq``;
+    ``storage``: how it is stored, in words: ``gptq int4 per_group(128) asymmetric``;
+    ``coded``: what a code is, or why there are none, or a function that reads it;
+    ``granularity``: which elements share a scale, with a group index as if a group's columns were adjacent;
+    ``is_symmetric``: whether the zero point is the middle of the codes, or there is none; None: whether there
+        is neither a zero point nor a min.
 
-    The value of an element: ``decoding``: its level times the scale, divided by it, for "in_double" their product in float64
-    rounded once to float32, or for "of_largest" times the scale,
-    which is then the largest magnitude, times 1 / the element's max. ``added``: a role that is added (or with -1
-    subtracted) after the multiplication; otherwise a zero point is subtracted before it. ``level``: what a code stands
-    for, ``level_at``: of one element, if it differs. ``derived``: parameters that are computed from several stored
-    numbers; ``divides_by``: the role of the one that divides. ``rounds_each``: whether the library rounds to its output
-    dtype after each operation, not only at the end. ``own_value``: the value, if it is none of these.
+    The value of an element:
+    ``decoding``: its level times the scale ("scaled"), or divided by it; "in_double": the product in float64,
+        rounded once to float32; "of_largest": times the scale, which is then the largest magnitude, times 1 /
+        the element's max;
+    ``added``: a role that is added (or with -1 subtracted) after the multiplication; without it, a zero point
+        is subtracted before;
+    ``level``: what a code stands for;
+    ``level_at``: of one element, if it differs;
+    ``derived``: parameters that are computed from several stored numbers;
+    ``divides_by``: the role of the one that divides;
+    ``rounds_each``: whether the library rounds to its output dtype after each operation, not only at the end;
+    ``own_value``: the value, if it is none of these.
 
-    ``columns``: the number of groups whose elements take turns in the flat weight. ``row_per_group``: whether parameters
-    are stored with a row per group. ``in_codes``: roles that codes are made of. ``symbols``: names in formulas.
-    ``block_type``: of ggml. ``remarks``: what was decided against the config, or because no file says it; ``more``: what
-    else, if it must be read; ``checks``: what the format's own parameters say; ``group_order``: of the columns, if the
-    format has a group index. ``rivals``: yields other
-    readings of the same bytes; ``narrowed``: the dtype that readers round to, although the format defines float32.
+    ``columns``: the number of groups whose elements take turns in the flat weight;
+    ``row_per_group``: whether parameters are stored with a row per group;
+    ``in_codes``: roles that codes are made of;
+    ``symbols``: names in formulas;
+    ``block_type``: of ggml;
+    ``remarks``: what was decided against the config, or because no file says it;
+    ``more``: what else, if it must be read;
+    ``checks``: what the format's own parameters say;
+    ``group_order``: of the columns, if the format has a group index;
+    ``rivals``: yields other readings of the same bytes;
+    ``narrowed``: the dtype that readers round to, although the format defines float32;
     ``of_part``: the layout of a part of its stored tensor, where rows are ranges of bytes.
 
-    Faster or other ways, equal bit for bit: ``computed``: parameters by role, (rows of blocks) -> numbers; ``fast``:
-    (layout, rows, out) -> values before rounding; ``write``: numbers by role -> bytes by name; ``kept``: what `stored`
-    returns.
+    Faster or other ways, equal bit for bit:
+    ``computed``: parameters by role, (rows of blocks) -> numbers; a changed layout has another's here;
+    ``fast``: (layout, rows, out) -> values before rounding;
+    ``write``: numbers by role -> bytes by name;
+    ``kept``: what `stored` returns.
     """
 
     name: str
@@ -237,7 +261,8 @@ class Record(_WithProperties):
         most = self.element.symmetric_max if self.decoding == "of_largest" else 1.0
         scaled = SCALE in self.fields or SCALE in self.derived
         shifted = ZERO_POINT in self.fields and not role
-        return value_of(level or self.level, self.decoding if scaled else "", shifted, role, sign, most, dtype, self.rounds_each)
+        decoding, level = self.decoding if scaled else "", level or self.level
+        return value_of(level, decoding, shifted, role, sign, most, dtype, self.rounds_each)
 
 
 def changed_field(field: Field, changes: Mapping[str, Any]) -> Field:

@@ -1,7 +1,7 @@
-"""What a format sees of a checkpoint when it looks for its weights, headers and config, and what it yields besides records.
+"""What a format sees of a checkpoint, headers and config, and what it yields besides records.
 
-A weight that can't be read is `Refused`, one whose record takes more than headers is `Deferred`, and one that is a stored
-tensor itself is `AsStored` until its record is used.
+A weight that can't be read is `Refused`, one whose record takes more than headers is `Deferred`, and one that
+is a stored tensor itself is `AsStored` until its record is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ DTYPES = {
 
 @dataclass(eq=False)
 class Refused:
-    """A weight whose stored tensors don't fit each other or their config: it is listed, and every access raises why.
+    """A weight whose stored tensors don't fit each other or their config: listed, but every access raises.
 
     ``reason``: one sentence; ``cause``: equal for weights that are refused for the same reason.
     """
@@ -94,8 +94,8 @@ class Deferred:
 class AsStored:
     """A weight that is a stored tensor: `CheckpointTensor` makes its record when that is used.
 
-    A checkpoint may have 40,000 of them, of which one is looked at. Their records would be most of what it takes, and each
-    object makes every collection of garbage longer, in which the whole process stands still.
+    A checkpoint may have 40,000 of them, of which one is looked at. Their records would be most of what it
+    takes, and each object makes every collection of garbage longer, in which the whole process stands still.
 
     ``storage``, ``dtype``: as of the record; ``make``: returns the record of a stored tensor.
     """
@@ -182,7 +182,7 @@ Finder = Callable[[Release], Iterator[Layout]]
 
 
 def attempt(name: str, pieces: Pieces, make: Callable[..., Layout], *arguments: Any) -> Layout:
-    """Return the layout that ``make`` returns, or a `Refused` one with the reason why the weight can't be read."""
+    """Return the layout that ``make`` returns, or a `Refused` one with the reason why it can't."""
     try:
         return make(*arguments)
     except QuantError as error:

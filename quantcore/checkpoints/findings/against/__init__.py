@@ -1,4 +1,4 @@
-"""What only a comparison with the original shows: weights, scales, zero points and codes that are wrong, and why.
+"""What only a comparison with the original shows: which weights, scales and codes are wrong, and why.
 
 Where things are: `grid` (what codes mean, in steps, and whether they were rounded to nearest), `measure`
 (what one walk over a weight gathers), `changes` (what is changed on purpose, such as what AWQ multiplies),

@@ -19,8 +19,8 @@ from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
+from quantcore.checkpoints.findings.paired import of_pairing, rotated, rotations
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, note
-from quantcore.checkpoints.findings.structure import of_pairing, rotated, rotations
 from quantcore.checkpoints.findings.walk import Box, Ordered, in_order, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
@@ -29,13 +29,15 @@ from quantcore.errors import QuantError
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version
 _SAMPLE = 1 << 18  # elements that show whether a weight is scaled
-CLEAR, _LEAST, _ENOUGH = 0.05, 0.01, 8  # |factor - 1| that a column shows, if as many columns have it; else the least
-_SURE = 0.5  # of what they would add
+CLEAR = 0.05  # |factor - 1| from which on a column shows well whether it is multiplied
+_LEAST = 0.01  # the same, where too few columns have a larger one
+_ENOUGH = 8  # columns that show it
+_SURE = 0.5  # how far what factors remove may be from what they would add, relative to that
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rescaled(Ordered):
-    """A weight of the original, each of its columns (axis -1) or rows (axis 0) multiplied by one of ``factors``.
+    """A weight of the original whose columns (axis -1) or rows (axis 0) are multiplied by ``factors``.
 
     ``other``: the name of what is divided by them; ``words``: how.
     """
@@ -52,8 +54,9 @@ class Rescaled(Ordered):
     def of(cls, inner: Ordered, factors: Tensor, axis: int, other: str, words: str) -> "Rescaled":
         """Return the products of a weight of the original."""
         return cls(
-            inner.tensor, inner.shape, inner.order, inner=inner, factors=factors, axis=axis, other=other, words=words
-        )
+            inner.tensor, inner.shape, inner.order,
+            inner=inner, factors=factors, axis=axis, other=other, words=words,
+        )  # fmt: skip
 
     def read(self, rows: slice) -> Tensor:
         """Return the products of the rows that the release has at ``rows``."""
@@ -69,7 +72,8 @@ class Rescaled(Ordered):
         what = "column" if self.axis else "row"
         off = (self.factors - 1).abs() > _LEAST
         words = (
-            f"{{has}} {{n}} of {{its}} {{of:{what}}} multiplied by factors of {{low}} to {{high}}, by which {self.words} divided, "
+            f"{{has}} {{n}} of {{its}} {{of:{what}}} multiplied by factors of {{low}} to {{high}}, by which "
+            f"{self.words} divided, "
             "as AWQ and SmoothQuant do; {it} {is} compared with these products."
         )
         low, high = (float(t) for t in torch.aminmax(self.factors))
@@ -78,7 +82,10 @@ class Rescaled(Ordered):
 
 
 class Originals:
-    """The originals of weights; ``pairs``: of each that has one; ``findings``: on how the two checkpoints are paired."""
+    """The originals of weights.
+
+    ``pairs``: of each that has one; ``findings``: on how the two checkpoints are paired.
+    """
 
     def __init__(self, source: Opened, release: Opened) -> None:
         pairing = pair_up(source, release)
@@ -110,12 +117,13 @@ class Originals:
         if isinstance(layout, Refused) or len(layout.shape) < 2 or 0 in layout.shape:
             return original
         if layer not in self._known:
-            self._known[layer] = [ratio for other in self._names.get(layer, ()) for ratio in self._ratios(other)]
-        fitting = [known for known in self._known[layer] if len(known[1]) == layout.shape[-1]]
+            names = self._names.get(layer, ())
+            self._known[layer] = [ratio for other in names for ratio in self._ratios(other)]
         tried = [
             Rescaled.of(original, factors, -1, norm, "{other} is")
-            for norm, factors in fitting if are_multiplied(original, layout, factors, _LEAST)
-        ]  # fmt: skip
+            for norm, factors in self._known[layer]
+            if len(factors) == layout.shape[-1] and are_multiplied(original, layout, factors, _LEAST)
+        ]
         return min(tried, key=lambda found: error_of(found, layout), default=original)
 
     def _ratios(self, name: str) -> Iterator[tuple[str, Tensor]]:
@@ -134,17 +142,15 @@ class Originals:
 def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: float = CLEAR) -> bool:
     """Tell whether the columns of a weight are multiplied by factors.
 
-    They are if the factors reduce the error of a typical column by about what they would add to it if they
+    They are if the factors remove about as much error from a typical column as they would add to it if they
     were not; those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
     """
     x, y = _sample(original, layout)
     scaled = x * factors
-    share = _share(y, x, scaled, factors, least)
-    if abs(share - 1) < _SURE:
+    if abs(_removed(y, x, scaled, factors, least) - 1) < _SURE:
         return True
-    of_rows, of_scaled_rows = _of_rows(x, y)[:, None], _of_rows(scaled, y)[:, None]
-    share = _share(y, x * of_rows, scaled * of_scaled_rows, factors / factors.median(), least)
-    return abs(share - 1) < _SURE
+    x, scaled = (values * _of_rows(values, y)[:, None] for values in (x, scaled))
+    return abs(_removed(y, x, scaled, factors / factors.median(), least) - 1) < _SURE
 
 
 def error_of(original: Ordered, layout: Layout) -> float:
@@ -165,15 +171,17 @@ def _finite(values: Tensor, width: int) -> Tensor:
     return values.reshape(-1, width).nan_to_num(0.0, 0.0, 0.0).double()
 
 
-def _share(y: Tensor, without: Tensor, scaled: Tensor, factors: Tensor, least: float) -> float:
-    """Return by how much factors reduce the errors of a typical column, over what they would add to them; 0 if few show it."""
-    before = (without - y).square().sum(0)
-    after = (scaled - y).square().sum(0)
-    most = (without - scaled).square().sum(0)
-    for enough in (CLEAR, least):
-        known = ((factors - 1).abs() > enough) & (most > 0)
-        if int(known.sum()) >= _ENOUGH:
-            return float(((before - after) / most)[known].median())
+def _removed(y: Tensor, x: Tensor, scaled: Tensor, factors: Tensor, least: float) -> float:
+    """Return the squared error that factors remove from a typical column, over what they would add to it.
+
+    About 1 if ``y`` is ``scaled`` with errors, -1 if it is ``x`` with errors; 0 if too few columns show it.
+    """
+    removed = (x - y).square().sum(0) - (scaled - y).square().sum(0)
+    added = (x - scaled).square().sum(0)
+    for distance in (CLEAR, least):
+        telling = ((factors - 1).abs() > distance) & (added > 0)
+        if int(telling.sum()) >= _ENOUGH:
+            return float((removed / added)[telling].median())
     return 0.0
 
 
@@ -224,32 +232,43 @@ def of_plain(
 def _on_purpose(s: Suspect, scaled: Mapping[str, Tensor]) -> Iterator[CheckpointFinding]:
     """Yield the notes on a change that converters make on purpose."""
     is_vector = len(s.layout.shape) == 1
-    for sign, values in (("plus", s.y - 1), ("minus", s.y + 1)) if is_vector else ():
-        # 1 was added before values were rounded to their dtype
-        near = (s.x - values).abs() <= 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
-        if bool(near.all()):
-            why = "llama.cpp adds 1 to the norms of some models; with that undone"
-            words = f"{{is}} the original {{sign}} 1: {why}"
-            cause = s.explained("plus_one", words, s.fit(values), sign=sign)
-            yield s.finding(replace(cause, legitimate=True))
+    if is_vector:
+        yield from _plus_one(s)
     fit = s.fit(-(s.x.exp()), x=s.y)
     if s.gguf_differs and fit.relative < 1e-3:
         words = "{is} the negative exponential of the original, as llama.cpp stores A_log; compared so"
         yield s.finding(replace(s.explained("negative_exponential", words, fit), legitimate=True))
-    for name, factors in scaled.items() if is_vector else ():
+    if is_vector:
+        yield from _norm_scaled(s, scaled)
+
+
+def _plus_one(s: Suspect) -> Iterator[CheckpointFinding]:
+    """Yield the note on a vector to which 1 was added, or subtracted, before it was rounded to its dtype."""
+    room = 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
+    for sign, undone in (("plus", s.y - 1), ("minus", s.y + 1)):
+        if bool(((s.x - undone).abs() <= room).all()):
+            why = "llama.cpp adds 1 to the norms of some models; with that undone"
+            words = f"{{is}} the original {{sign}} 1: {why}"
+            cause = s.explained("plus_one", words, s.fit(undone), sign=sign)
+            yield s.finding(replace(cause, legitimate=True))
+
+
+def _norm_scaled(s: Suspect, scaled: Mapping[str, Tensor]) -> Iterator[CheckpointFinding]:
+    """Yield the notes on a vector divided by the factors of the columns of a weight in its layer."""
+    words = (
+        "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant "
+        "do; the products are those of the original."
+    )
+    for name, factors in scaled.items():
         if layer_of(name) == layer_of(s.layout.name) and divided(s, factors):
-            words = (
-                "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "
-                "the products are those of the original."
-            )
             yield note(s.layout, "norm_scaled", words, other=name, relative=s.now.relative)
 
 
 def not_the_original(measure: Measure) -> CheckpointFinding:
     """Return the finding on a weight whose errors are larger than the original."""
     words = (
-        "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the causes "
-        "tried explains it."
+        "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None "
+        "of the causes tried explains it."
     )
     original = named(measure.source.name)
     return error(measure.layout, "not_the_original", words, original=original, relative=measure.relative)

@@ -1,8 +1,8 @@
-"""One scale for a whole weight (NVFP4's second one, that of FP8 per tensor), computed again from the original.
+"""One scale for a whole weight (NVFP4's second, FP8's per tensor), computed again from the original.
 
-Libraries divide the original's max |w| by a constant, such as 6 · 448; q, k and v, or gate and up, may share the largest
-of theirs. If all other weights of a release keep to this, one that does not is wrong, however little: rounding the codes
-to nearest shows only a change that moves one of them past a tie.
+Libraries divide the original's max |w| by a constant, such as 6 · 448; q, k and v, or gate and up, may share
+the largest of theirs. If all other weights of a release keep to this, one that does not is wrong, however
+little: rounding the codes to nearest shows only a change that moves one of them past a tie.
 """
 
 import math
@@ -26,7 +26,10 @@ _AGREE = 2.0**-20  # the largest relative difference of a scale computed in floa
 
 @dataclass(frozen=True)
 class _One:
-    """A weight's single scale; ``divides``: whether values are divided by it; ``peaks``: max |w| of what may share it."""
+    """A weight's single scale.
+
+    ``divides``: whether values are divided by it; ``peaks``: max |w| of what may share it.
+    """
 
     value: float
     divides: bool
@@ -85,7 +88,7 @@ class GlobalScales:
         return float(round(found)) if abs(round(found) / found - 1) < _AGREE else found
 
     def of(self, measure: Measure) -> CheckpointFinding | None:
-        """Return the finding on a scale that differs from the computed one where those of the others don't."""
+        """Return the finding on a scale that differs from the computed one, where those of others don't."""
         ones = self.scales.get(measure.layout.storage, {})
         one = ones.get(measure.name)
         if one is None or len(ones) <= _SIBLINGS:
@@ -101,10 +104,14 @@ class GlobalScales:
         if flipped is not None:
             bit, own, computed = flipped
         facts: dict[str, Fact] = {
-            "scale": one.value, "computed": computed, "by": own, "constant": constant, "siblings": len(agree), "room": room,
+            "scale": one.value, "computed": computed, "by": own, "constant": constant,
+            "siblings": len(agree), "room": room,
         }  # fmt: skip
         rule = "{constant} / max |w|" if one.divides else "max |w| / {constant}"
-        words = f"{{has}} a global scale of {{scale}}, but {rule} of the original is {{computed}}: a relative difference of {{by}}"
+        words = (
+            f"{{has}} a global scale of {{scale}}, but {rule} of the original is {{computed}}: a relative "
+            f"difference of {{by}}"
+        )
         if flipped is not None:
             facts["bit"] = bit
             words += " (bit {bit} of the stored number is flipped)"

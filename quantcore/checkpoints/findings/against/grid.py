@@ -1,15 +1,16 @@
-"""The grid that a weight's codes and scales make: the value of each element in units of its scale, and half its step.
+"""The grid of a weight's codes and scales: each element in units of its scale, and half its step.
 
-A value y is A + S · V: V the value of its code (an integer, or that of a small float or codebook), S its scale, A what the
-zero point or min adds. A code is the nearest one to x if x - y lies within half the distance to the next code.
+A value y is A + S · V: V the value of its code (an integer, or that of a small float or codebook), S its
+scale, A what the zero point or min adds. A code is the nearest one to x if x - y lies within half the
+distance to the next code.
 
 Whether codes are those that rounding to nearest gives, by which arithmetic, and which of them can't be.
 
-Libraries round in float32 or in the original's dtype, and may round the scale, or the original, afterwards. Each such
-arithmetic explains errors beyond half a step up to a bound of its own. Error feedback (GPTQ) moves values before they are
-rounded, by however little: a value moved by d steps is rounded away from its nearest code with probability |d|, so the
-share of codes that are not the nearest is the mean movement, and single movements are as large in every row of a column.
-A code is impossible only if it is off by far more than both.
+Libraries round in float32 or in the original's dtype, and may round the scale, or the original, afterwards.
+Each such arithmetic explains errors beyond half a step up to a bound of its own. Error feedback (GPTQ) moves
+values before they are rounded, by however little: a value moved by d steps is rounded away from its nearest
+code with probability |d|, so the share of codes that are not the nearest is the mean movement, and single
+movements are as large in every row of a column. A code is impossible only if it is off by far more than both.
 """
 
 import heapq
@@ -91,12 +92,12 @@ class CodeGrid:
 
     def scales(self, rows: slice) -> Tensor:
         """Return the scale of each element of some rows, float32."""
-        return self.layout.spread(self._step, rows)
+        return self.layout.spread(self.steps, rows)
 
-    def _step(self, grid: slice | None) -> Tensor:
-        """Return the step of integers, in block form."""
+    def steps(self, blocks: slice | None) -> Tensor:
+        """Return the step of integers in some rows of blocks, in block form."""
         layout = self.layout
-        scale = layout.parameters(grid).scale
+        scale = layout.parameters(blocks).scale
         if scale is None:
             return torch.ones(1)
         if layout.decoding == "divided":
@@ -104,7 +105,7 @@ class CodeGrid:
         return scale * (1 / layout.element.symmetric_max) if layout.decoding == "of_largest" else scale
 
     def rounding(self, rows: slice, scales: Tensor) -> Tensor:
-        """Return the relative rounding error of the stored scales, which may have been rounded after codes were computed.
+        """Return the relative rounding error of the stored scales, if they were rounded after the codes.
 
         One number, or one for each element.
 
@@ -136,7 +137,7 @@ def rounding_of(dtype: torch.dtype) -> float:
 
 
 def width_of(layout: Layout) -> int:
-    """Return how many columns of a row share a scale, or a fitting number of columns if a scale has no run of columns."""
+    """Return how many columns of a row share a scale, or a fitting number if those are not adjacent."""
     columns = layout.shape[-1]
     size = layout.blocks.block[-1]
     if layout.group_index() is not None:
@@ -158,7 +159,10 @@ def sums_by_run(values: np.ndarray, width: int) -> np.ndarray:
 
 @dataclass(frozen=True, order=True)
 class Beyond:
-    """An element whose code rounding does not give: by how many steps it exceeds the bound, its error in steps, where it is."""
+    """An element whose code rounding does not give.
+
+    ``excess``: by how many steps it exceeds the bound; ``steps``: its error.
+    """
 
     excess: float
     row: int
@@ -170,9 +174,11 @@ class Beyond:
 class Nearest:
     """Codes are rounded to nearest, as far as is known.
 
-    ``tolerance``: the relative one of the arithmetic; ``margin``: by how many steps more an error must exceed half a step to
-    show anything, and ``places``: the farthest off of those that do, at most `KEPT`. ``unexplained``: how many codes the
-    arithmetic does not give; ``in_few_columns``: whether most of these share a column.
+    ``tolerance``: the relative one of the arithmetic;
+    ``margin``: by how many steps more an error must exceed half a step to show anything, and ``places``: the
+        farthest off of those that do, at most `KEPT`.
+    ``unexplained``: how many codes the arithmetic does not give;
+    ``in_few_columns``: whether most of these share a column.
     """
 
     tolerance: float
@@ -186,8 +192,10 @@ class Nearest:
 class Elements:
     """Elements of integer or other codes whose errors are near half a step or beyond, as vectors.
 
-    ``excess``: over half a step, in steps; ``size``: of the value, in steps; ``stored``: the relative rounding error of
-    its scale; ``step``: the step in units of the scale.
+    ``excess``: over half a step, in steps;
+    ``size``: of the value, in steps;
+    ``stored``: the relative rounding error of its scale;
+    ``step``: the step in units of the scale.
     """
 
     x: Tensor
@@ -213,7 +221,7 @@ class Elements:
 
 @dataclass
 class _Arithmetic:
-    """One way to round: returns by how much each element exceeds what it may give; ``count``: of those that do."""
+    """One way to round: by how much an element exceeds what it may give; ``count``: of those that do."""
 
     excess: Callable[[Elements], Tensor]
     tolerance: float
@@ -251,7 +259,8 @@ class Roundings:
         different: list[tuple[_Arithmetic, Tensor]] = []
         for way in self._in_dtype:
             excess = way.excess(elements)
-            if not any(torch.equal(excess, other) for _, other in different):  # equal where no zero point is added
+            # equal where no zero point is added
+            if not any(torch.equal(excess, other) for _, other in different):
                 self._count(way, excess, elements, rows, columns)
                 different.append((way, excess))
         # float32's is kept: what it does not give is the mean movement
@@ -268,7 +277,9 @@ class Roundings:
         way.places = heapq.nlargest(KEPT, way.places + places)
 
     def found(self, inner: int) -> Nearest | None:
-        """Return the first arithmetic that explains nearly all codes, of those without rounding afterwards the best; else None.
+        """Return the first arithmetic that explains nearly all codes, or None.
+
+        Of those without rounding afterwards, the best is the first.
 
         Args:
             inner: the number of elements that are not clipped.
@@ -277,7 +288,8 @@ class Roundings:
         best = min((self._exact, *self._in_dtype), key=lambda way: way.count)
         for way in (best, *self._afterwards):
             if way.count <= max(_FEW, _UNEXPLAINED * inner):
-                margin = max(_LONE / rows, _MOVED * way.count / inner, _OF_BOUND * moved if way.afterwards else 0.0)
+                of_bound = _OF_BOUND * moved if way.afterwards else 0.0
+                margin = max(_LONE / rows, _MOVED * way.count / inner, of_bound)
                 places = tuple(p for p in way.places if p.excess > margin)
                 columns = {place.column % self._width for place in way.places}
                 few = len(way.places) > _PER_COLUMN and len(columns) * _PER_COLUMN <= len(way.places)
@@ -290,7 +302,7 @@ class Roundings:
 
 
 def _half_unit(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return half a unit in the last place of numbers in a dtype of 16 bits; of subnormal ones and 0, half the smallest."""
+    """Return half a unit in the last place of 16-bit floats; of subnormal ones and 0, half the smallest."""
     info = torch.finfo(dtype)
     return torch.ldexp(torch.full_like(x, info.eps / 4), torch.frexp(x.abs().clamp(min=info.tiny)).exponent)
 

@@ -1,7 +1,8 @@
 """What the errors of all weights together show: which are wrong, why, and where.
 
-Why the error of a weight is wrong: every hypothesis predicts values, and the simplest one that explains the error wins. A
-hypothesis is a function that yields what it predicts with the fit, see `Cause`. What it claims was computed.
+Why the error of a weight is wrong: every hypothesis predicts values, and the simplest one that explains the
+error wins. A hypothesis is a function that yields what it predicts with the fit, see `Cause`. What it claims
+was computed.
 """
 
 import math
@@ -46,8 +47,8 @@ from quantcore.errors import QuantError
 Hypothesis = Callable[[Suspect], Iterator[Cause]]
 # those that some rows show: they are tried on few, and verified on all
 LOCAL: tuple[Hypothesis, ...] = (
-    numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
-    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another,
+    numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits,
+    numbers.other_bits, numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another,
     orders.codes_in_words, orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column,
     numbers.factor_per_block,
 )  # fmt: skip
@@ -57,8 +58,8 @@ GLOBAL: tuple[Hypothesis, ...] = (
 )  # fmt: skip
 # what single rows and columns that are far from the original are explained by
 OF_PLACES: tuple[Hypothesis, ...] = (
-    orders.rows_in_another_order, orders.columns_in_another_order, orders.groups_of_columns, numbers.factor_per_row,
-    numbers.factor_per_column,
+    orders.rows_in_another_order, orders.columns_in_another_order, orders.groups_of_columns,
+    numbers.factor_per_row, numbers.factor_per_column,
 )  # fmt: skip
 _CLOSE = 1.15  # hypotheses whose errors differ by less than this factor explain equally well
 _SIBLINGS = 4  # other weights of a role that are compared with
@@ -66,7 +67,8 @@ _FAR = 4.0  # times the spread of siblings
 _LOUD = 2.0  # mean squared error over that of rounding to nearest: from here on, causes are tried
 _UNLIKE = 0.75  # relative error of a weight that no longer resembles its original
 _FAR_STEPS = 8.0
-_AS_WELL, _ROUNDED = 2.0, 2.0**-8  # times the relative error that a cause leaves, and that of rounding to 16 bits
+_AS_WELL = 2.0  # times the relative error that a cause leaves
+_ROUNDED = 2.0**-8  # the relative error of rounding to 16 bits
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
@@ -102,7 +104,7 @@ def _simplest(found: Sequence[Cause]) -> Cause | None:
 def judge(
     measures: Mapping[str, Measure], release: Opened, source: Opened, heads: Heads
 ) -> Iterator[tuple[CheckpointFinding, ...]]:
-    """Yield what the measures of all weights show, weight by weight; those with a wrong error are read again."""
+    """Yield what the measures of all weights show, weight by weight; those that look wrong are read again."""
     judgement = _Judgement(measures, release, source, heads)
     for measure in sorted(measures.values(), key=lambda measure: measure.layout.is_plain):
         try:
@@ -175,7 +177,9 @@ class _Judgement:
             return found
         if not (is_far or loud) and measure.relative > 1:
             cause = cause_of(suspect)
-        return self._unexplained(measure, siblings, is_far) if cause is None else [self._caused(suspect, cause)]
+        if cause is not None:
+            return [self._caused(suspect, cause)]
+        return self._unexplained(measure, siblings, is_far)
 
     def _local(self, suspect: Suspect) -> list[CheckpointFinding]:
         """Return what is wrong at single places."""
@@ -211,9 +215,10 @@ class _Judgement:
         return False
 
     def _rescaled(self, measure: Measure) -> Measure | None:
-        """Return the errors against the original with its rows or columns multiplied, if those of another are divided.
+        """Return the errors against the original with rows or columns multiplied, if another's are divided.
 
-        The rows of v_proj and up_proj are divided by what the columns of o_proj and down_proj are multiplied by.
+        The rows of v_proj and up_proj are divided by what the columns of o_proj and down_proj are multiplied
+        by.
         """
         shape, layer, source = measure.layout.shape, layer_of(measure.name), measure.source
         others = [
@@ -250,17 +255,19 @@ class _Judgement:
         if is_far:
             levels = [m.sqnr for m in siblings]
             words = (
-                "{has} a larger error than its {siblings:sibling} in other layers: SQNR {sqnr} dB against the original, theirs "
-                "{low} to {high} dB. None of the causes tried explains it."
+                "{has} a larger error than its {siblings:sibling} in other layers: SQNR {sqnr} dB against "
+                "the original, theirs {low} to {high} dB. None of the causes tried explains it."
             )
             facts = {"siblings": len(siblings), "sqnr": measure.sqnr, "low": min(levels), "high": max(levels)}
             return [error(measure.layout, "far_from_siblings", words, **facts)]
         if measure.relative > 1 and not measure.bulk <= _LOUD:
             return [not_the_original(measure)]
         if measure.relative > _UNLIKE and not measure.bulk <= _FAR_STEPS:
-            words = "{differs} from the original: {its} RMS error is {relative} times the RMS of the original."
-            original = named(measure.source.name)
-            return [warning(measure.layout, "far_from_original", words, original=original, relative=measure.relative)]
+            words = (
+                "{differs} from the original: {its} RMS error is {relative} times the RMS of the original."
+            )
+            original, relative = named(measure.source.name), measure.relative
+            return [warning(measure.layout, "far_from_original", words, original=original, relative=relative)]
         return []
 
     def of_plain(self, measure: Measure) -> list[CheckpointFinding]:
@@ -281,7 +288,8 @@ class _Judgement:
             measure, self.release, self.source, {m.name: m.source.name for m in siblings}, self.partners,
             statistics.median(steps) if len(steps) >= _SIBLINGS else math.nan,
             statistics.median(m.relative for m in siblings) if len(siblings) >= _SIBLINGS else math.nan,
-            self.heads.of_weight(measure.name) or self.heads.of_weight(measure.source.name), self.gguf_differs, is_far,
+            self.heads.of_weight(measure.name) or self.heads.of_weight(measure.source.name),
+            self.gguf_differs, is_far,
         )  # fmt: skip
 
 
@@ -298,8 +306,8 @@ def _is_wide(cause: Cause) -> bool:
 def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
     """Tell whether the error of a weight is far above that of its siblings, in units of their own spread.
 
-    What rounding alone explains can differ only by chance between layers; what goes beyond it depends on the layer, and may
-    differ by about as much as it is.
+    What rounding alone explains can differ only by chance between layers; what goes beyond it depends on the
+    layer, and may differ by about as much as it is.
     """
     levels = [decibels_of(m) for m in siblings]
     levels = [level for level in levels if math.isfinite(level)]
@@ -317,6 +325,6 @@ def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
 
 
 def decibels_of(measure: Measure) -> float:
-    """Return the error of a weight in dB: over that of rounding to nearest if known, else over the original."""
+    """Return the error of a weight in dB, over that of rounding to nearest or else over the original."""
     level = measure.bulk if not math.isnan(measure.bulk) else measure.relative**2
     return 10 * math.log10(level) if level > 0 else -math.inf

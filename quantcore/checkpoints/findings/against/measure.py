@@ -1,4 +1,4 @@
-"""How far a weight is from its original, gathered in one walk over its rows: what the judgement needs, in bounded memory."""
+"""How far a weight is from its original, gathered in one walk over its rows, in bounded memory."""
 
 import heapq
 import math
@@ -38,12 +38,17 @@ ENOUGH = 512  # elements of each parity
 class Measure:
     """The errors of one weight against its original, summed over boxes of rows.
 
-    ``sums``: of x, the original, and e. ``inner``: elements that are not clipped; ``edge``: how many of these have errors near
-    half a step of their own codes. ``unequal``: elements of a plain weight that differ by more than rounding. ``bulk``: the
-    mean squared error of the inner elements of a typical row, over that of rounding to nearest; nan if unknown. ``columns``:
-    Σe² and Σx² of each column until `done`; ``strange_columns``, ``strange_rows``: how many no longer resemble the original's.
-    ``runs``: the runs of columns with the largest mean squared error in steps, as (mean, row, first column), where ``order``
-    puts columns of a group side by side. ``peak``: the original's max |x|.
+    ``sums``: of x, the original, and e.
+    ``inner``: elements that are not clipped;
+    ``edge``: how many of these have errors near half a step of their own codes.
+    ``unequal``: elements of a plain weight that differ by more than rounding.
+    ``bulk``: the mean squared error of the inner elements of a typical row, over that of rounding to nearest;
+        nan if unknown.
+    ``columns``: Σe² and Σx² of each column until `done`;
+    ``strange_columns``, ``strange_rows``: how many no longer resemble the original's.
+    ``runs``: the runs of columns with the largest mean squared error in steps, as (mean, row, first column),
+        where ``order`` puts columns of a group side by side.
+    ``peak``: the original's max |x|.
     """
 
     layout: Layout
@@ -132,7 +137,8 @@ class Measure:
         found = sums_of(x, y, first * self.width)
         self.sums.merge(found.sums)
         if self.width > 1:
-            self.columns = self.columns + torch.stack([t.double().square_().sum(0) for t in (error, x)]).numpy()
+            squares = [t.double().square_().sum(0) for t in (error, x)]
+            self.columns = self.columns + torch.stack(squares).numpy()
             mine, of_x = found.ee.sum(1), found.xx.sum(1)
             self.strange_rows += int(((mine > _STRANGE * of_x) & (mine > _MATTERS * of_x.mean())).sum())
 
@@ -161,9 +167,10 @@ class Measure:
         self._near(inner, counted, 2 * limit, (x, y, scale, code), stored, first)
 
     def _near(
-        self, inner: Tensor, errors: Tensor, step: Tensor, values: Sequence[Tensor], stored: Tensor, first: int
+        self, inner: Tensor, errors: Tensor, step: Tensor, values: Sequence[Tensor], stored: Tensor,
+        first: int,
     ) -> None:
-        """Add the elements near half a step and beyond to what ways of rounding explain; errors are in steps."""
+        """Give the elements near half a step and beyond to the ways of rounding; errors are in steps."""
         assert self.roundings is not None
         x, y, scale, code = values
         size = y.abs() / scale.abs()
@@ -174,7 +181,8 @@ class Measure:
         if not len(places):
             return
         # by index, which is several times as fast as by mask
-        chosen = [t.reshape(-1).index_select(0, places) for t in (x, y, scale, code, errors - 0.5, size / step, stored, step)]
+        found = (x, y, scale, code, errors - 0.5, size / step, stored, step)
+        chosen = [t.reshape(-1).index_select(0, places) for t in found]
         self.roundings.add(Elements(*chosen), places // self.width + first, places % self.width)
 
     def _plain(self, x: Tensor, error: Tensor) -> None:
@@ -201,7 +209,7 @@ class Measure:
 
 
 def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFinding | None:
-    """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
+    """Return the finding on odd columns that are much worse than even ones, or the reverse."""
     if layout.holds_values:
         return None
     # how many columns come before those that share their bytes, and what such a run is called
@@ -226,8 +234,8 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFindi
         return None
     worse, better = ("odd", "even") if odd >= even else ("even", "odd")
     words = (
-        "{has} larger errors in {worse} {what} than in {better} ones: {its} mean squared error against the original is "
-        "{large} there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask "
-        "them; pack the weight again."
+        "{has} larger errors in {worse} {what} than in {better} ones: {its} mean squared error against the "
+        "original is {large} there, {small} elsewhere. Bits leaked between codes that share a byte because "
+        "the packer did not mask them; pack the weight again."
     )
     return error(layout, "bit_leak", words, worse=worse, better=better, what=what, large=large, small=small)

@@ -1,24 +1,26 @@
 """Hypotheses: scales, zero points, signs or bits are wrong, or they or the codes are another weight's."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.findings.against.grid import CodeGrid, nearest_power, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.suspect import Cause, Residual, Suspect
+from quantcore.checkpoints.protocol.fields import Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
 
-_TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
-_OTHER = {"F16": torch.bfloat16, "BF16": torch.float16}
+_OTHER = {"F16": "BF16", "BF16": "F16"}
+_NAMES = {"F16": "float16", "BF16": "bfloat16"}
 _MOST_OFFSET = 1 << 16
 _ROUNDS = 4  # in which factors of rows and of columns are found by turns
 _EXPLAINED = 0.25  # of the squared error of a row may be left
@@ -42,12 +44,11 @@ def constant_factor(s: Suspect) -> Iterator[Cause]:
     words = "{is} the original's times {factor}: divided by that"
     near = nearest_power(factor)
     for own in dict.fromkeys((near if abs(near / factor - 1) < 0.02 else factor, factor)):
-        fit = s.fit(s.y * own, s.step * abs(own))
-        yield s.explained("constant_factor", words, fit, 1, factor=1 / own)
+        yield s.explained("constant_factor", words, s.multiplied(torch.tensor(own)), 1, factor=1 / own)
 
 
 def _ratio(x: Tensor, y: Tensor) -> float | None:
-    """Return the factor by which y is multiplied to be x: the least squares over the elements that are not small."""
+    """Return the factor from y to x by least squares, or the median over the large elements."""
     power = float(y.double().square().sum())
     if not power:
         return None
@@ -89,9 +90,8 @@ def code_bits(s: Suspect) -> Iterator[Cause]:
     if isinstance(s.layout.element, FloatFormat):
         for name, other in FLOATS.items():
             if other.bits == bits and other != s.layout.element and name != "e8m0":
-                values = torch.empty(1 << bits)
-                other.decode_(torch.arange(1 << bits).to(other.dtype), values)
-                fit = s.fit(s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0))
+                values = CodeGrid(s.layout.changed(coded=other)).table[s.codes]
+                fit = s.fit(s.scales * values.nan_to_num(0.0, 0.0, 0.0))
                 yield s.explained("code_format", "{has} codes of {format}: read so", fit, 1, format=name)
 
 
@@ -100,27 +100,17 @@ def other_bits(s: Suspect) -> Iterator[Cause]:
     field = s.layout.fields.get(CODES if s.layout.is_plain else SCALE)
     if field is None or field.piece.dtype not in _OTHER:
         return
+    own, other = field.piece.dtype, _OTHER[field.piece.dtype]
     if not s.layout.is_plain:
-        yield from _other_scales(s, field.piece.dtype)
+        words = "{has} scales with the bits of {truth}, but their dtype says {stored}: read so"
+        changed = s.layout.with_field(SCALE, piece=replace(field.piece, dtype=other))
+        yield s.explained("bits_reinterpreted", words, s.with_scales_of(changed), 1, **_dtypes(other, own))
     elif field.piece.shape == s.layout.shape:
         yield from _other_values(s, field.piece)
 
 
-def _other_scales(s: Suspect, dtype: str) -> Iterator[Cause]:
-    scale = s.layout.scale()
-    if scale is None:
-        return
-    other = scale.to(_TYPES[dtype]).view(_OTHER[dtype]).float()
-    factor = with_scales(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
-    if factor is None:
-        return
-    words = "{has} scales with the bits of {truth}, but their dtype says {stored}: read so"
-    fit = s.fit((s.y * factor).nan_to_num(0.0, 0.0, 0.0), s.step * factor.abs())
-    yield s.explained("bits_reinterpreted", words, fit, 1, **_dtypes(_OTHER[dtype], dtype))
-
-
 def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Cause]:
-    raw, own, other = piece.bits((s.rows,)), _TYPES[piece.dtype], _OTHER[piece.dtype]
+    raw, own, other = piece.bits((s.rows,)), piece.dtype, _OTHER[piece.dtype]
     reinterpreted = "{has} the bits of {truth}, but {its} dtype says {stored}: read so"
     swapped = "{has} the two bytes of each value swapped: read so"
     tried = (
@@ -129,13 +119,13 @@ def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Cause]:
         ("bytes_swapped", swapped, raw.byteswap(), other),
     )
     for kind, words, bits, dtype in tried:
-        values = torch.from_numpy(bits.view("<i2").copy()).view(dtype).float()
+        values = torch.from_numpy(bits.view("<i2").copy()).view(TORCH_DTYPES[dtype]).float()
         fit = s.fit(s.matrix(values).nan_to_num(0.0, 0.0, 0.0))
         yield s.explained(kind, words, fit, 1, **_dtypes(dtype, piece.dtype))
 
 
-def _dtypes(truth: torch.dtype, stored: str) -> dict[str, str]:
-    return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
+def _dtypes(truth: str, stored: str) -> dict[str, str]:
+    return {"truth": _NAMES[truth], "stored": _NAMES[stored]}
 
 
 def factor_per_row(s: Suspect) -> Iterator[Cause]:
@@ -144,7 +134,10 @@ def factor_per_row(s: Suspect) -> Iterator[Cause]:
     if not bool(wrong.any()):
         return
     factor[~wrong] = 1.0
-    words = "{has} {rows} of {its} {of:row} multiplied by factors of {low} to {high}, the first of them row {first}"
+    words = (
+        "{has} {rows} of {its} {of:row} multiplied by factors of {low} to {high}, "
+        "the first of them row {first}"
+    )
     facts = {"rows": int(wrong.sum()), "of": len(s.x), "first": int(wrong.nonzero()[0, 0])}
     found = _undone(s, "row_factors", words, factor, 3, **facts, **_ends(factor[wrong]))
     yield replace(found, vector=1 / factor[:, 0])
@@ -173,7 +166,10 @@ def factor_per_column(s: Suspect) -> Iterator[Cause]:
 
 
 def _line_factors(s: Suspect, axis: int) -> tuple[Tensor, Tensor]:
-    """Return the factor of each row (axis 1) or column (axis 0), and which are wrong: none of too few or too short ones."""
+    """Return the factor of each row (axis 1) or column (axis 0), and which are wrong.
+
+    None are if there are too few, or they are too short.
+    """
     factor = _ratios(s.x, s.y, axis)
     off = (factor - 1).abs()
     if factor.numel() < _LEAST[0] or s.x.shape[axis] < _LEAST[1]:
@@ -209,7 +205,7 @@ def _undone(
 
 
 def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
-    """Return the factor of each row (axis 1) or column (axis 0) by which y is multiplied to be x, in the middle."""
+    """Return the factor from y to x of each row (axis 1) or column (axis 0), by least squares."""
     first = (x.double() * y).sum(axis, keepdim=True) / y.double().square().sum(axis, keepdim=True)
     return torch.where(first.isfinite() & (first != 0), first, 1.0).float()
 
@@ -232,44 +228,27 @@ def factor_per_block(s: Suspect) -> Iterator[Cause]:
     factor[~wrong] = 1.0
     at = wrong.nonzero()[0]
     facts = {"blocks": n, "of": wrong.numel(), "first": (int(at[0]), int(at[1])), **_ends(factor[wrong])}
-    words = "{has} scales that are wrong by factors of {low} to {high} in {blocks} of {its} {of:block}, first at {first} of the grid of blocks"
+    words = (
+        "{has} scales that are wrong by factors of {low} to {high} in {blocks} of {its} {of:block}, first at "
+        "{first} of the grid of blocks"
+    )
     yield _undone(s, "block_factors", words, factor.float().repeat_interleave(sizes, 1), 4, **facts)
-
-
-def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
-    """Return a number per block for each element; ``scale``: in the shape of the layout's scales."""
-    layout = s.layout
-    index = layout.group_index()
-    if index is not None and index.dim() > 1:
-        return None
-    grid = scale.reshape(-1, *layout.blocks.grid[1:])
-
-    def of_blocks(rows: slice | None) -> Tensor:
-        return grid if rows is None or grid.numel() == 1 else grid[rows]
-
-    return s.matrix(layout.spread(of_blocks, slice(0, s.rows.stop)))
 
 
 def scales_of_another(s: Suspect) -> Iterator[Cause]:
     """Yield what is left if scales are, byte for byte, another weight's, or if another's fit better."""
     if s.grid is None:
         return
-    own = s.layout.scale()
+    own = s.layout.in_blocks(SCALE)
     if own is None or own.numel() < 2:
         return
-    known = own != 0
-    for name, scale in _like(s, own, lambda layout: layout.scale()):
+    for name, scale, changed in _exchanged(s, SCALE, own):
         if torch.equal(scale, own):
             words = "{has} the scales of {other}, byte for byte: with scales of {its} own"
             yield s.explained("scales_of_another", words, _refitted(s), other=name, equal=True)
             continue
-        factor = with_scales(s, torch.where(known, scale / own, 0.0))
-        if factor is None:
-            return
         words = "{has} scales that are not {its} own: with the scales stored for {other}"
-        y = s.y * factor if not s.measure.has_min else s.scales * factor * s.values + s.shift
-        fit = s.fit(y, s.step * factor.abs())
-        yield s.explained("scales_exchanged", words, fit, 1, other=name, equal=False)
+        yield s.explained("scales_exchanged", words, s.with_scales_of(changed), 1, other=name, equal=False)
 
 
 def _refitted(s: Suspect) -> Residual:
@@ -337,33 +316,38 @@ def zero_points_of_another(s: Suspect) -> Iterator[Cause]:
     """Yield what is left with the zero points of other weights of the same role."""
     if s.grid is None or ZERO_POINT not in s.layout.fields:
         return
-    own = s.layout.zero_point()
-    scale = s.layout.scale()
-    if own is None or scale is None or own.shape != scale.shape:
+    own = s.layout.in_blocks(ZERO_POINT)
+    if own is None:
         return
-    for name, zero in _like(s, own, lambda layout: layout.zero_point()):
-        if torch.equal(zero, own):
-            continue
-        off = with_scales(s, (own.float() - zero.float()))
-        if off is None:
-            return
-        words = "{has} zero points that are not {its} own: with those stored for {other}"
-        yield s.explained("zero_points_exchanged", words, s.fit(s.y + s.scales * off), 1, other=name)
+    words = "{has} zero points that are not {its} own: with those stored for {other}"
+    for name, zero_point, changed in _exchanged(s, ZERO_POINT, own):
+        if not torch.equal(zero_point, own):
+            fit = s.fit(s.matrix(changed.values(s.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0))
+            yield s.explained("zero_points_exchanged", words, fit, 1, other=name)
 
 
-def _like(s: Suspect, own: Tensor, read: Callable[[Layout], Tensor | None]) -> Iterator[tuple[str, Tensor]]:
-    """Yield a parameter of the other weights that has the shape of a weight's own."""
+def _exchanged(s: Suspect, role: str, own: Tensor) -> Iterator[tuple[str, Tensor, Layout]]:
+    """Yield the parameters of each other weight that stores them like its own, and the weight with them."""
+    field = s.layout.fields.get(role)
     for name, layout in _alike(s):
+        if field is not None and layout.fields[role].shape != field.shape:
+            continue
         try:
-            other = read(layout)
+            other = layout.in_blocks(role)
         except QuantError:
             continue
         if other is not None and other.shape == own.shape:
-            yield name, other
+            changed = {**s.layout.computed, role: partial(_of_rows, other)}
+            yield name, other, s.layout.changed(computed=changed)
+
+
+def _of_rows(numbers: Tensor, rows: Rows) -> Tensor:
+    """Return the numbers of some rows of blocks; one number is that of all."""
+    return numbers if rows is None or numbers.numel() == 1 else numbers[rows]
 
 
 def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
-    """Yield the other weights of the release with the same shape and storage, those of the same role first."""
+    """Yield the other weights of the same shape and storage, those of the same role first."""
     names = dict.fromkeys((*s.peers, *s.release.tensors))
     found = 0
     for name in names:

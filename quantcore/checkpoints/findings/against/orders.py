@@ -28,7 +28,8 @@ def transposed(s: Suspect) -> Iterator[Cause]:
         return
     turned = s.y.reshape(shape).mT.reshape(s.y.shape)
     step = s.step.reshape(shape).mT.reshape(s.y.shape) if not s.layout.is_plain else None
-    yield s.explained("transposed", "{is} the transpose of the original's: transposed back", s.fit(turned, step))
+    words = "{is} the transpose of the original's: transposed back"
+    yield s.explained("transposed", words, s.fit(turned, step))
 
 
 def _swapped(s: Suspect, axis: int) -> Iterator[Cause]:
@@ -70,7 +71,7 @@ def _share_bytes(layout: Layout, axis: int) -> bool:
 
 
 def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield orders within words, bytes and halves, each with the place that belongs at each of ``n`` places."""
+    """Yield orders within words, bytes and halves, and the place that belongs at each of ``n`` places."""
     at = torch.arange(n)
     if n % 2 == 0:
         yield "swapped in pairs", at ^ 1
@@ -104,19 +105,29 @@ def rows_in_another_order(s: Suspect) -> Iterator[Cause]:
     words = "{has} {moved} of {its} {of:row} in the place of other rows ({order})"
     if order in EIGHTS:
         kind = "awq_order"
-        words = "{has} {its} output channels permuted {order} in each group of eight: AWQ's interleave was not undone"
+        words = (
+            "{has} {its} output channels permuted {order} in each group of eight: "
+            "AWQ's interleave was not undone"
+        )
     elif heads:
         facts["heads"] = heads
         how = {PAIRS: "the two halves interleaved", HALVES: "the even rows before the odd ones"}[order]
-        words = f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original ({how})"
+        words = (
+            f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original "
+            f"({how})"
+        )
     fit = s.fit(s.y[places], s.step[places] if not s.layout.is_plain else None)
     yield s.explained(kind, f"{words}; in the right order", fit, 2, **facts)
     if s.grid is None:
         return
     # AWQ's order of codes alone is told by `rows_of_words`, which is simpler
     facts = {**_moved(places), "order": order}
-    words = "{has} the codes of {moved} of {its} {of:row} in the place of those of other rows ({order}), but not the scales"
-    for predicted in (s.scales * (s.values[places] + s.offset[places]), s.scales * s.values[places] + s.shift):
+    words = (
+        "{has} the codes of {moved} of {its} {of:row} in the place of those of other rows ({order}), "
+        "but not the scales"
+    )
+    with_zeros = s.scales * (s.values[places] + s.offset[places])
+    for predicted in (with_zeros, s.scales * s.values[places] + s.shift):
         yield s.explained("codes_permuted", f"{words}; in the right order", s.fit(predicted), 2, **facts)
 
 
@@ -172,13 +183,16 @@ def _vector(s: Suspect) -> Iterator[Cause]:
     places[by_x] = by_y
     fit = s.fit(y[places][None])
     heads, order = order_of(places, s.heads)
-    words = "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere; in the right order"
+    words = (
+        "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere; "
+        "in the right order"
+    )
     found = s.explained("rows_permuted", words, fit, 2, moved=int((x != y).sum()), of=len(x), order=order)
     yield replace(found, legitimate=bool(heads) and s.gguf_differs and heads == s.heads)
 
 
 def _matches(y: Tensor, x: Tensor) -> Tensor | None:
-    """Return for each row of x the row of y that is most like it; None if that is no permutation, or the identity."""
+    """Return for each row of x the most similar row of y; None if that is no permutation, or changes none."""
     n = len(x)
     if not 2 <= n <= _MATCHED or x.shape[1] < 4:
         return None
@@ -223,7 +237,10 @@ def columns_in_another_order(s: Suspect) -> Iterator[Cause]:
     fit = s.fit(s.y[:, places], None if s.layout.is_plain else s.step[:, places])
     yield s.explained("columns_permuted", words, fit, 2, **facts)
     if s.grid is not None:
-        words = "{has} the codes of {moved} of {its} {of:column} in the place of those of other columns, but not the scales"
+        words = (
+            "{has} the codes of {moved} of {its} {of:column} in the place of those of other columns, "
+            "but not the scales"
+        )
         fit = s.fit(s.scales * (s.values[:, places] + s.offset[:, places]))
         yield s.explained("codes_permuted", f"{words}; in the right order", fit, 2, **facts)
 
@@ -261,7 +278,10 @@ def groups_of_columns(s: Suspect) -> Iterator[Cause]:
 
     predicted = (s.values - zero[:, best]) * scale[:, best] + added[:, best]
     said = "g_idx" if "g_idx" in layout.fields else "their order"
-    words = f"{{has}} {{moved}} of {{its}} {{of:column}} in the wrong groups by {said}, the first of them column {{first}}"
+    words = (
+        f"{{has}} {{moved}} of {{its}} {{of:column}} in the wrong groups by {said}, "
+        f"the first of them column {{first}}"
+    )
     if said == "g_idx" and bool((best[1:] >= best[:-1]).all()):
         words += ": the columns are in the order of their groups"
     facts = {"moved": moved, "of": x.shape[1], "first": int((best != now).nonzero()[0])}

@@ -1,4 +1,4 @@
-"""Single scales, zero points and codes that the original contradicts, where they are, and the findings on them."""
+"""Single scales, zero points and codes that the original contradicts, and the findings on them."""
 
 import math
 from collections.abc import Iterator
@@ -27,18 +27,18 @@ _READ = {
     "U8": torch.uint8, "F8_E8M0": torch.uint8,
 }  # fmt: skip
 _MATTERS = 0.05  # of the mean x² of the weight: smaller errors don't count
-_ZEROED = 10.0  # times the error of a typical run, for one whose codes are all 0: some of its elements are steps away
+_ZEROED = 10.0  # times the error of a typical run, for one whose codes are all 0: some are steps away
 _WORSE = 30.0  # times the error of a typical run, for one that no cause explains
-_FEEDBACK = 3.0  # times more where codes are not rounded to nearest: error feedback leaves large errors on purpose
+_FEEDBACK = 3.0  # times more without rounding to nearest: error feedback leaves large errors on purpose
 
 
 @dataclass(frozen=True)
 class WrongRun:
     """What is wrong with a run of columns of one row.
 
-    ``what``: "scale" (too large by ``factor``), "zero point" (too large by ``factor`` steps), "min", "row" (values of
-    another row) or "" (not known); ``bit``: of the stored number, if flipping it explains the factor, else -1. ``before``,
-    ``after``: relative errors.
+    ``what``: "scale" (too large by ``factor``), "zero point" (too large by ``factor`` steps), "min", "row"
+    (values of another row) or "" (not known); ``bit``: of the stored number, if flipping it explains the
+    factor, else -1. ``before``, ``after``: relative errors.
     """
 
     row: int
@@ -118,7 +118,7 @@ class Lines:
 
 
 def wrong_runs(lines: Lines) -> tuple[list[WrongRun], list[tuple[WrongRun, Run]]]:
-    """Return runs of columns with a wrong scale or zero point, and those that stand out for another reason."""
+    """Return the runs of columns with a wrong scale or zero point, and others that stand out."""
     measure = lines.measure
     bulk = measure.bulk
     nearest = measure.nearest
@@ -287,13 +287,14 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     stored, nearest = lines.codes_at(first.row, first.column)
     changed = stored ^ nearest
     facts: dict[str, Any] = {
-        "elements": len(places), "row": first.row, "column": first.column, "steps": first.steps, "code": stored, "nearest": nearest,
+        "elements": len(places), "row": first.row, "column": first.column, "steps": first.steps,
+        "code": stored, "nearest": nearest,
     }  # fmt: skip
     least = "at least " * (len(places) == KEPT)
     others = "all" if measure.nearest.unexplained == len(places) else "nearly all"
     words = (
-        f"{{has}} {least}{{elements:code}} that rounding can't give, although {others} others are rounded to nearest: at row "
-        "{row}, column {column}, the error is {steps} steps"
+        f"{{has}} {least}{{elements:code}} that rounding can't give, although {others} others are rounded to "
+        "nearest: at row {row}, column {column}, the error is {steps} steps"
     )
     if changed and not changed & (changed - 1):
         facts["bit"] = changed.bit_length() - 1
@@ -319,14 +320,17 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[WrongRun, Run]]) -> 
         if is_bad:
             bad.append(place)
     if zeroed:
-        words = "{is} 0 in {runs:block} where the original is not, the first of them in row {row}, columns {first} to {last}."
+        words = (
+            "{is} 0 in {runs:block} where the original is not, the first of them in row {row}, columns "
+            "{first} to {last}."
+        )
         return [error(measure.layout, "zeroed", words, **_where(zeroed, zeroed[0]))]
     if not bad:
         return []
     worst = max(bad, key=lambda p: p.before)
     words = (
-        "{has} {runs:block} that no longer resemble the original, the worst of them in row {row}, columns {first} to {last}: the "
-        "relative error there is {before}."
+        "{has} {runs:block} that no longer resemble the original, the worst of them in row {row}, columns "
+        "{first} to {last}: the relative error there is {before}."
     )
     return [error(measure.layout, "block_far", words, **_where(bad, worst), before=worst.before)]
 

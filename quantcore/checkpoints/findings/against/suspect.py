@@ -1,4 +1,4 @@
-"""A weight whose error is wrong, with its original, in memory: what hypotheses about the cause are tried on."""
+"""A weight whose error is wrong, with its original, in memory: causes are tried on it."""
 
 import math
 from dataclasses import dataclass
@@ -27,10 +27,12 @@ _AFTER = "the relative error is {after} instead of {before}"
 class Suspect:
     """The rows of a weight on which hypotheses are tried.
 
-    ``x``: of the original, ``y``: of the release, [rows, columns]; further axes are rows. ``peers``: the other weights of
-    its role and storage, by name in the release -> name in the original. ``normal``: the mean squared error of its
-    siblings over that of rounding to nearest, ``usual`` their relative error; nan if there are too few. ``heads``: the
-    number of heads of a query or key weight according to the config, else 0. ``gguf_differs``: whether one side is GGUF.
+    ``x``: of the original, ``y``: of the release, [rows, columns]; further axes are rows.
+    ``peers``: the other weights of its role and storage, by name in the release -> name in the original.
+    ``normal``: the mean squared error of its siblings over that of rounding to nearest, ``usual`` their
+        relative error; nan if there are too few.
+    ``heads``: the number of heads of a query or key weight according to the config, else 0.
+    ``gguf_differs``: whether one side is GGUF.
     """
 
     measure: Measure
@@ -143,10 +145,22 @@ class Suspect:
         """Return the fit with the values, and so their steps, multiplied."""
         return self.fit(self.y * factor, self.step * factor.abs())
 
+    def with_scales_of(self, changed: Layout) -> "Residual":
+        """Return the fit with the scales of a changed layout; a min stays, and 0 where the scale is 0."""
+        assert self.grid is not None
+        own, other = self.grid, CodeGrid(changed)
+
+        def ratio(blocks: slice | None) -> Tensor:
+            return (other.steps(blocks) / own.steps(blocks)).nan_to_num_(0.0, 0.0, 0.0)
+
+        factor = self.matrix(self.layout.spread(ratio, self.rows))
+        y = factor * self.scales * self.values + self.shift if self.measure.has_min else factor * self.y
+        return self.fit(y.nan_to_num_(0.0, 0.0, 0.0), factor.abs_().mul_(self.step))
+
     def explained(
         self, kind: str, words: str, fit: "Residual", complexity: float = 0, **facts: Any
     ) -> "Cause":
-        """Return a hypothesis; ``words`` end with what is undone, and the error that this leaves follows them."""
+        """Return a hypothesis; ``words`` end with what is undone, and what error this leaves follows."""
         return Cause(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
 
     def finding(self, cause: "Cause") -> CheckpointFinding:
@@ -176,7 +190,11 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Residual:
-    """``steps``: the median |error| over that of rounding to nearest; ``relative``: the RMS error over the RMS of x."""
+    """How far values are from the original.
+
+    ``steps``: the median |error| over that of rounding to nearest;
+    ``relative``: the RMS error over the RMS of x.
+    """
 
     steps: float
     relative: float

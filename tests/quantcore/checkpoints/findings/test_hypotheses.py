@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import releases
 import torch
+from checkpoint_cases import case
 from checkpoint_cases import sound as golden
 from grid import for_each
+from releases import save
 from suspects import (
     COLUMNS,
     COMPLEXITY,
@@ -37,7 +39,7 @@ from quantcore.checkpoints.findings.against import judge, numbers
 from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.suspect import Cause, Residual
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual, Suspect
 from quantcore.checkpoints.findings.walk import Box, Ordered
 
 # Numbers
@@ -158,6 +160,28 @@ def test_bits_read_as_another_float(tmp_path):
         assert found.fit.relative == 0
     assert not list(numbers.other_bits(suspect(tmp_path / "32", {W: x}, x, "")))
     assert not list(numbers.other_bits(suspect(tmp_path / "nf4", releases.nf4(M, x), x, "nf4")))
+
+
+@for_each("name", ["bitnet_offline", "mlx_affine_4bit"])
+def test_bits_of_scales_that_divide_or_have_a_min(name, tmp_path):
+    """What is computed from other scales is what the format computes from them: a quotient, or a product and its min."""
+    opened = open_checkpoint(case(name).release)
+    tensor = next(t for t in opened.tensors.values() if t.is_quantized)
+    layout, shape = tensor.layout, tuple(tensor.shape)
+    own = {"F16": torch.float16, "BF16": torch.bfloat16}[layout.fields["scale"].piece.dtype]
+    other = torch.bfloat16 if own == torch.float16 else torch.float16
+    scale = layout.scale().to(own).view(other).float()
+    if name == "bitnet_offline":
+        x = layout.codes().float() / scale
+    else:
+        width = shape[1] // scale.shape[1]
+        scale, added = (t.repeat_interleave(width, 1) for t in (scale, layout.zero_point()))
+        x = layout.codes().float() * scale + added
+    source = open_checkpoint(save(tmp_path, {"x": x}))
+    measure = Measure(layout, Ordered(source.tensors["x"], shape))
+    (found,) = numbers.other_bits(Suspect(measure, opened, source, {}, {}, math.nan, math.nan, 0, False))
+    assert found.facts == {"truth": str(other)[6:], "stored": str(own)[6:]}
+    assert found.fit.relative < 1e-6
 
 
 def test_factors_of_rows(tmp_path):
