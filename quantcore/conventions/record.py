@@ -169,7 +169,7 @@ class Convention:
         """The stages that decide scale and zero point."""
         return self.range, self.scale, self.zero_point
 
-    @property
+    @cached_property
     def refuses_nonfinite(self) -> bool:
         """Whether NaN and infinity in x are refused."""
         return self.nonfinite.nan == "refuse"

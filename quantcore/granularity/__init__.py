@@ -1,6 +1,6 @@
 """Granularity: which elements share a scale, and the layout of these blocks."""
 
-from quantcore.granularity.extremes import extremes, first_extreme, magnitude
+from quantcore.granularity.extremes import ends, extremes
 from quantcore.granularity.kinds import (
     GRANULARITIES,
     PER_TENSOR,

@@ -6,10 +6,37 @@ import torch
 from torch import Tensor
 
 from quantcore.granularity.kinds import split_axes, to_blocks
-from quantcore.numerics import like
+from quantcore.granularity.layout import Blocks
+from quantcore.numerics import CHUNK, like
 
 _FAST_RUN = 32  # torch reduces shorter runs one by one
+_LARGE = 256  # elements of a block, from which it is cut
 _TALL = 64  # rows, from which NumPy looks down columns in half of the time
+
+
+def ends(x: Tensor, blocks: Blocks, of_magnitude: bool = False, first: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the lowest and the highest element of every block, in block form.
+
+    Args:
+        of_magnitude: whether -max|x| and max|x| do as well: they can be found faster.
+        first: whether of two ends of equal magnitude the first is kept, and the other is 0.
+    """
+    blocked = blocks.view(x)
+    low, high = (torch.empty(blocks.grid, dtype=x.dtype, device=x.device) for _ in range(2))
+    # the ends of a large block are those of its parts, which fit the cache
+    in_parts = not first and blocks.count * _LARGE <= x.numel()
+    if in_parts:
+        low, high = low.fill_(math.inf), high.fill_(-math.inf)
+    for region in blocks.regions(CHUNK, whole_blocks=not in_parts):
+        values = blocked[region.elements]
+        found = (magnitude(values, region.block) if of_magnitude else None) or extremes(values, region.block)
+        if first:
+            found = first_extreme(values, region.block, *found)
+        for every, part, extend in zip((low, high), found, (torch.minimum, torch.maximum), strict=True):
+            target = every[region.grid]
+            part = part.reshape(target.shape)
+            target.copy_(extend(target, part) if in_parts else part)
+    return low, high
 
 
 def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:

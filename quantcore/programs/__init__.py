@@ -8,5 +8,5 @@ The lines that a single library has are in its module in `libraries`.
 """
 
 from quantcore.programs.elements import code_program, decoding_of, factor_of, value_program
-from quantcore.programs.parameters import parameters_program, program
+from quantcore.programs.parameters import parameters_program, program, run_program
 from quantcore.programs.record import HALF, Program, ProgramLine, ReadLine

@@ -1,9 +1,11 @@
 """The program of a scheme's parameters: the range, the scale, the zero point, each from the lines before it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from quantcore.conventions import (
     AMAX,
@@ -58,7 +60,18 @@ def program(scheme: Scheme) -> Program:
     z = clamp(z, 0, 15)  # it is a code
     z = -2147483648 if z is NaN else z  # NaN has no code
     """
-    return parameters_program(scheme.symmetric, scheme.format, scheme.rules)
+    found = scheme.kept.get("program")
+    if found is None:  # finding it by its parts takes longer than running it on a small tensor
+        found = scheme.kept["program"] = parameters_program(scheme.symmetric, scheme.format, scheme.rules)
+    return found
+
+
+def run_program(
+    scheme: Scheme, wanted: tuple[str, ...], numbers: Mapping[str, Tensor]
+) -> tuple[Program, list[Any]]:
+    """Return the program of a scheme, and what it gives for these numbers; see `Program.run`."""
+    lines = program(scheme)
+    return lines, lines.run(wanted, numbers)
 
 
 @lru_cache(maxsize=1024)

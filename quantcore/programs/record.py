@@ -132,6 +132,11 @@ class Program:
     def _last(self) -> dict[str, ProgramLine]:
         return {line.name: line for line in self.lines}
 
+    @cached_property
+    def of_magnitude(self) -> bool:
+        """Whether the scale depends on the largest magnitude of a range alone."""
+        return self.line("raw").of.names == {"max|x|"}
+
     def line(self, name: str) -> ProgramLine:
         """Return the last line that binds a name."""
         return self._last[name]
@@ -149,7 +154,9 @@ class Program:
             lines = (ProgramLine(name, of, why=why), *self.lines)
         else:
             old = self.line(name)
-            lines = tuple(replace(one, of=of, why=why, source="") if one is old else one for one in self.lines)
+            lines = tuple(
+                replace(one, of=of, why=why, source="") if one is old else one for one in self.lines
+            )
         return Program(lines, self.given, self.constants, self.integers)
 
     def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:

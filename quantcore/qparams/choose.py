@@ -9,16 +9,14 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
+from quantcore.granularity import Blocks, PerFlatGroup, ends, extremes, to_blocks
 from quantcore.numerics import CHUNK, refuse_nonfinite
 from quantcore.programs import program
-from quantcore.qparams.scale import QParams, is_bad, parameters
+from quantcore.qparams.scale import QParams, is_bad, parameters_of_ranges
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMse, Task
 from quantcore.scheme import Scheme, check_supported, full_name, received
-
-_LARGE = 256  # elements of a block, from which it is cut
 
 
 def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
@@ -59,7 +57,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
     low, high = _range(x, scheme, blocks, who)
     if refuses:  # NaN and infinity show in the extremes of MinMax: no extra pass over x
         _check_finite(x, low, high, who)
-    params = replace(parameters(low, high, scheme.symmetric, scheme.format, rules), center=center)
+    params = replace(parameters_of_ranges(low, high, scheme), center=center)
     _raise_short_block(params.scale, scheme, blocks)
     _check_scale(params.scale, rules)
     if isinstance(setting, HalfQuadratic):
@@ -119,30 +117,22 @@ def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
 
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
-    blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
+    setting = scheme.range_setting
+    if setting.ends_are_elements:
+        of_magnitude = scheme.symmetric and program(scheme).of_magnitude
+        return ends(x, blocks, of_magnitude, scheme.rules.scale.symmetric_scale == "signed_amax")
+    blocked = blocks.view(x)
     low, high = (torch.empty(blocks.grid, dtype=x.dtype, device=x.device) for _ in range(2))
-    of_magnitude = scheme.symmetric and program(scheme).line("raw").of.names == {"max|x|"}  # alone
-    either = of_magnitude and setting.ends_are_elements
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
-    # the ends of a large block are those of its parts, which fit the cache
-    in_parts = setting.ends_are_elements and of_scale.symmetric_scale != "signed_amax" and blocks.count * _LARGE <= x.numel()
-    if in_parts:
-        low, high = low.fill_(math.inf), high.fill_(-math.inf)
-    for region in blocks.regions(room, whole_blocks=not in_parts):
+    for region in blocks.regions(room, whole_blocks=True):
         values = blocked[region.elements]
-        found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
-        if not setting.ends_are_elements:
-            _check_finite(x, *found, who)
-            rows = to_blocks(values.to(torch.float32), region.block)
-            task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)
-            found = setting(rows, task)
-        elif of_scale.symmetric_scale == "signed_amax":
-            found = first_extreme(values, region.block, *found)
-        for every, part, extend in zip((low, high), found, (torch.minimum, torch.maximum), strict=True):
+        _check_finite(x, *extremes(values, region.block), who)
+        rows = to_blocks(values.to(torch.float32), region.block)
+        task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)
+        for every, part in zip((low, high), setting(rows, task), strict=True):
             target = every[region.grid]
-            part = part.reshape(target.shape)
-            target.copy_(extend(target, part) if in_parts else part)
+            target.copy_(part.reshape(target.shape))
     return low, high
 
 

@@ -5,13 +5,15 @@ All tensors are in block form: one number per block.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.formats import Format
-from quantcore.programs import parameters_program
+from quantcore.programs import Program, parameters_program, run_program
+from quantcore.scheme import Scheme
 
 _ALL = ("s", "z", "low", "high", "1/s", "replaced")
 
@@ -52,7 +54,16 @@ class QParams:
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
     """Return scale and zero_point of every block, with the range they are computed from."""
     lines = parameters_program(symmetric, fmt, c)
-    scale, zero_point, low, high, inverse, replaced = lines.run(_ALL, {"low": low, "high": high})
+    return _qparams(lines, lines.run(_ALL, {"low": low, "high": high}))
+
+
+def parameters_of_ranges(low: Tensor, high: Tensor, scheme: Scheme) -> QParams:
+    """`parameters` of a scheme."""
+    return _qparams(*run_program(scheme, _ALL, {"low": low, "high": high}))
+
+
+def _qparams(lines: Program, found: list[Any]) -> QParams:
+    scale, zero_point, low, high, inverse, replaced = found
     if not isinstance(zero_point, Tensor):
         zero_point = torch.full(scale.shape, int(zero_point), dtype=torch.int32, device=scale.device)
     elif "z" in lines.integers:

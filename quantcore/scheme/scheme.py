@@ -4,6 +4,7 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -43,6 +44,11 @@ class Scheme:
     def rules(self) -> Convention:
         """The convention with its choices for this granularity."""
         return self.convention.at(self.granularity)
+
+    @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What other modules have computed of the scheme, by name."""
+        return {}
 
     def in_dtype(self, dtype: torch.dtype) -> "Scheme":
         """Return the scheme with its library's convention for x of a dtype; itself if that is no other.

@@ -78,7 +78,11 @@ def _code_lines(
     params, fmt, kernel = result.params, result.scheme.format, KERNELS[convention.coding.kernel]
     s, z = (_number(p[place]) for p in coded_with(params, result.computed))
     inverse = None if params.inverse is None or not kernel.inverse else _number(params.inverse[place])
-    round_ = _rounding_of(result, known["q"], 0.0 if kernel.shift_first else z) if fmt.has_zero_point else half_even
+    round_ = (
+        _rounding_of(result, known["q"], 0.0 if kernel.shift_first else z)
+        if fmt.has_zero_point
+        else half_even
+    )
     is_stored = params.raw is not None and params.inverse is None
     program = code_program(fmt, convention, stored=is_stored, round_=round_)
     terms = {"x": term("x", _number(result.x[at]), first=True), "s": term("s", s), "z": term("z", z)}
@@ -125,7 +129,10 @@ def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tup
     """Read the lines from the code to x̂."""
     dequantizer, fmt = result.dequantizer, result.scheme.format
     q = known["q"] if isinstance(fmt, IntFormat) else float(fmt.table[known["q"]])
-    terms = {"q": term("q", q, first=isinstance(fmt, IntFormat)), "s": term("s", _number(result.scale[place]))}
+    terms = {
+        "q": term("q", q, first=isinstance(fmt, IntFormat)),
+        "s": term("s", _number(result.scale[place])),
+    }
     given = {"z": _number(result.params.zero_point[place]), "mean": known["mean"]}
     if dequantizer.number is not None:
         given[dequantizer.name] = _number(dequantizer.number[place])
