@@ -14,6 +14,7 @@ from quantcore.diagnosis import (
     bit_budget,
     blocks,
     codes,
+    dtype,
     nonfinite,
     outliers,
     ranges,
@@ -39,7 +40,7 @@ from quantcore.quantization import Quantized
 
 # Findings of the same severity come in this order, and in that of their modules
 _MODULES = (
-    nonfinite, stored_scales, codes, outliers, ranges, bit_budget, blocks, alternatives, spare_bits, ties
+    nonfinite, stored_scales, codes, outliers, ranges, bit_budget, blocks, alternatives, dtype, spare_bits, ties
 )  # fmt: skip
 KINDS: dict[str, Kind] = {
     kind.name: kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, Kind)

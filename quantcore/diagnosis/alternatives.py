@@ -13,7 +13,7 @@ import numpy as np
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.conventions import TEXTBOOK
-from quantcore.diagnosis.context import ALIKE_DB, Alternative, Context, storage_of
+from quantcore.diagnosis.context import ALIKE_DB, Alternative, Context
 from quantcore.diagnosis.estimate import Estimate
 from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, percent
@@ -155,7 +155,7 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
     most = STORAGE * context.bits
     room = (most - fmt.bits) * math.prod(shape)  # bits for scales and zero points
     for symmetric in (True, False) if fmt.has_zero_point else (True,):
-        if any(storage_of(s, shape) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
+        if any(context.storage_of(s) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
             yield own, symmetric
         each = 32 + (0 if symmetric else fmt.bits)
         seen: set[tuple[type[Granularity], int | None]] = set()
@@ -173,7 +173,7 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
 def _computed(context: Context, estimate: Estimate, setting: RangeSetting) -> list[Alternative]:
     """Return the scheme as the library writes it and, if that does not gain enough, as the textbook does."""
     *own, textbook = _written(context.scheme, estimate.granularity, estimate.symmetric, setting)
-    fits = [s for s in (*own, textbook) if storage_of(s, context.shape) <= STORAGE * context.bits]
+    fits = [s for s in (*own, textbook) if context.storage_of(s) <= STORAGE * context.bits]
     tried = []
     for scheme in dict.fromkeys((*fits[:1], *fits[-1:])):
         trial = context.trial(scheme)

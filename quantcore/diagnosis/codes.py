@@ -35,7 +35,7 @@ def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
     """
     least, most = context.scheme.format.bounds
     found: list[tuple[tuple[int, ...], float]] = []
-    for region, work in unclamped(context.result.x, context.result.params, context.scheme):
+    for region, work in unclamped(context.result.x, context.result.params, context.result.computed):
         values = work.reshape(-1)
         for i in ((values < least) | (values > most)).nonzero()[: MAX_BOXES - len(found), 0].tolist():
             found.append((_place(context, region, i), float(values[i])))

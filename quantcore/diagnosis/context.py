@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.granularity import Granularity, PerFlatGroup, Shape, blocked_shape, split_axes
 from quantcore.numerics import CHUNK
-from quantcore.quantization import Quantized, apply
+from quantcore.quantization import Quantized, apply_quietly
 from quantcore.scheme import Scheme, bits_per_element
 
 ALIKE_DB = 0.5  # if two schemes gain about the same, the simpler one is proposed
@@ -96,7 +95,7 @@ class Context:
     @cached_property
     def bits(self) -> float:
         """Bits per element."""
-        return bits_per_element(self.scheme, self.shape)
+        return bits_per_element(self.result.computed, self.shape)
 
     @cached_property
     def x_blocked(self) -> Tensor:
@@ -216,18 +215,23 @@ class Context:
         if self.unfit is None:
             return None
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # a result with a warning is not a fix
-                result = apply(self.result.x, scheme)
-        except (QuantError, UserWarning):
+            result = apply_quietly(self.result.x, scheme, dtype=self.result.dtype)
+        except QuantError:
             return None
-        if self.unfit(Context(result)):
+        if result.warnings or self.unfit(Context(result)):  # a result with a warning is not a fix
             return None
-        return Alternative(scheme, sqnr(result), bits_per_element(scheme, self.shape))
+        return Alternative(scheme, sqnr(result), bits_per_element(result.computed, self.shape))
+
+    def storage_of(self, scheme: Scheme) -> float:
+        """Return bits per element of a scheme; infinite if it does not fit the shape, or its library refuses it."""
+        try:
+            return bits_per_element(scheme.in_dtype(self.result.dtype), self.shape)
+        except QuantError:
+            return math.inf
 
     def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Alternative | None:
         """Return the highest SQNR; ties within `ALIKE_DB` go to the first; None if none gains enough."""
-        cheap = [scheme for scheme in schemes if storage_of(scheme, self.shape) <= most_bits]
+        cheap = [scheme for scheme in schemes if self.storage_of(scheme) <= most_bits]
         tried = [trial for scheme in cheap if (trial := self.trial(scheme))]
         now = self.report.sqnr_db  # infinite if x̂ is exact: then nothing is better
         better = [t for t in tried if t.sqnr_db > now and t.sqnr_db >= now + gain_db]
@@ -248,14 +252,6 @@ class Context:
     def as_textbook(self) -> Scheme:
         """The scheme with the textbook's arithmetic, but its own overflow."""
         return self.changed(convention=TEXTBOOK.changed(overflow=self.scheme.convention.coding.overflow))
-
-
-def storage_of(scheme: Scheme, shape: Shape) -> float:
-    """Return bits per element; infinite if the scheme does not fit the shape, or its library refuses it."""
-    try:
-        return bits_per_element(scheme, shape)
-    except QuantError:
-        return math.inf
 
 
 def sqnr_among(x: Tensor, now: Tensor, then: Tensor) -> tuple[float, float]:

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.record import Box, Finding, Severity
 from quantcore.formats import CodebookFormat, FloatFormat
 from quantcore.scheme import Scheme
-from quantcore.tensors import Generated, generate, parse
+from quantcore.tensors import DTYPES, Generated, generate, parse
 
 # Formats differ in what dequantizes a code: an integer minus an integer or a float zero_point, an integer plus a
 # minimum, or a table of values
@@ -22,15 +24,17 @@ Find = Callable[[Context], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class FindingExample:
-    """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme."""
+    """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme; ``dtype``: of x."""
 
     title: str
     tensor: str | Generated
     scheme: str
+    dtype: str = "float32"
 
-    def load(self) -> npt.NDArray[np.float32]:
-        """Return the tensor's values, float32."""
-        return parse(self.tensor) if isinstance(self.tensor, str) else generate(self.tensor)
+    def load(self) -> npt.NDArray[np.float32] | Tensor:
+        """Return the tensor; as one of torch if its dtype is not float32."""
+        x = parse(self.tensor) if isinstance(self.tensor, str) else generate(self.tensor)
+        return x if self.dtype == "float32" else torch.from_numpy(x).to(DTYPES[self.dtype])
 
 
 @dataclass(frozen=True)

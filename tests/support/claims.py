@@ -9,6 +9,7 @@ import math
 import re
 
 import numpy as np
+import torch
 
 import quantcore as qc
 from quantcore.conventions import KERNELS
@@ -317,6 +318,19 @@ def better_scheme(f, e):
     assert all(told[name] in e.finding.sentence for name in changed)
 
 
+def half_precision(f, e):
+    half = e.result.x.to(getattr(torch, f["dtype"]))
+    assert torch.equal(half.float(), e.result.x)
+    then = qc.apply(e.result.x, e.scheme)
+    assert same(f["now_db"], sqnr(e.x, e.error))
+    cast = then.dequantized.to(half.dtype).float().numpy().reshape(e.shape)
+    assert same(f["then_db"], sqnr(e.x, (e.x - cast).astype(np.float64)))
+    assert f["differ"] == int((then.codes != e.result.codes).sum())
+    assert f["then_db"] - f["now_db"] >= 0.5
+    assert (e.finding.severity == "warning") == (f["then_db"] - f["now_db"] >= 1)
+    assert f["dtype"] in e.finding.sentence
+
+
 def outlier_channel(f, e):
     axis, (start, stop), named = f["axis"], f["among"], list(f["channels"])
     assert all(start <= place < stop for place in named)
@@ -595,7 +609,7 @@ CLAIMS = {
     for claim in (
         nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided, outlier_channel,
         outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel, small_groups, tiny_block,
-        zero_block, constant_block, spare_bits, ties, scale_out_of_range, better_scheme,
+        zero_block, constant_block, spare_bits, ties, scale_out_of_range, better_scheme, half_precision,
     )
 }  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")

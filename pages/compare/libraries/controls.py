@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 import quantcore as qc
-from pages.sidebar import scheme_state, tensor_controls
+from pages.sidebar import scheme_state, tensor_controls, uploads
 from quantcore import tensors
 
 KEYS = {"lib_a", "lib_b"}
-_DIFFER = ("onnxruntime", "aimet.Quantize")  # they differ on the default tensor
+# Two that differ on the default tensor; of half precision, two that compute in it
+_DIFFER, _DIFFER_IN_HALF = ("onnxruntime", "aimet.Quantize"), ("torchao", "compressed_tensors")
 _EXAMPLE = "_lib_example"
 
 
@@ -64,9 +65,10 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
     left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
     # Both stay empty until a visitor chooses: links omit defaults, and these depend on the sidebar
     ours = st.session_state.get("library")
-    usual = ours if ours in qc.INTEGER_CONVENTIONS and ours != qc.TEXTBOOK.name else _DIFFER[0]
+    two = _DIFFER_IN_HALF if st.session_state.get(uploads.DTYPE) in tensors.HALF else _DIFFER
+    usual = ours if ours in qc.INTEGER_CONVENTIONS and ours != qc.TEXTBOOK.name else two[0]
     a = _library(left, "Library A", "lib_a", usual)
-    b = _library(middle, "Library B", "lib_b", next(name for name in reversed(_DIFFER) if name != a))
+    b = _library(middle, "Library B", "lib_b", next(name for name in reversed(two) if name != a))
     right.selectbox(
         "Examples",
         range(len(EXAMPLES)),

@@ -11,7 +11,7 @@ from pages.maps import four_maps
 from pages.shared import lesson_plan, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor
-from pages.sidebar import scheme_state, tensor_controls
+from pages.sidebar import scheme_state, tensor_controls, uploads
 from quantcore.diagnosis import KINDS, MAX_BOXES, Box
 from quantcore.tensors import Generated
 
@@ -169,5 +169,5 @@ def load(kind: str) -> None:
         state |= {"seed": spec.seed, **{f"{spec.distribution}_{n}": v for n, v in spec.values().items()}}
     else:
         state |= {tensor_controls.PASTED: example.tensor}
-    tensor_controls.choose(source, example.load().ndim, state)
+    tensor_controls.choose(source, example.load().ndim, state | {uploads.DTYPE: example.dtype})
     scheme_state.change_to(qc.Scheme.parse(example.scheme))

@@ -1,9 +1,12 @@
 """Compare → Libraries without a browser: what the page answers about two libraries, and how it leads on."""
 
 import pytest
+import torch
 from app_page import said
 from places import MAIN
 from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -42,6 +45,34 @@ def test_a_link_compares_the_libraries_that_it_names() -> None:
     assert "textbook and aimet.Quantize differ in" in words(at)
     equal = opened(lib_a="onnx", lib_b="onnxruntime")
     assert "onnx and onnxruntime give the same codes for all 64 elements." in words(equal)
+
+
+def test_a_library_that_refuses_a_dtype_has_a_way_out() -> None:
+    """The page opens with two that take it, says why in the library's words, and lists the others that refuse it."""
+    at = opened(dtype="bfloat16", bits="8", per="channel")
+    assert "torchao and compressed_tensors" in words(at)
+    assert "onnxruntime (onnxruntime 1.31.1) does not support bfloat16" in words(at)  # in the table's list
+    at = opened(dtype="bfloat16", bits="8", lib_b="torch.quantize_per_tensor")
+    (sentence,) = said(at.error)
+    assert sentence == (
+        "torch.quantize_per_tensor (torch 2.13.0) does not support bfloat16: \"Quantize only works on Float Tensor, got "
+        'BFloat16"; convert x to another dtype, such as float32.'
+    )
+    at.button(key="fit_dtype").click().run()
+    assert not at.exception
+    assert not at.error
+    assert at.selectbox(key="dtype").value == "float32"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_codes_are_compared_in_the_dtype(dtype: str) -> None:
+    at = opened(dtype=dtype, bits="8", per="channel", shape="16x64", lib_a="textbook", lib_b="torchao")
+    x = torch.from_numpy(qc.tensors.generate(qc.tensors.Generated(shape=(16, 64)))).to(getattr(torch, dtype))
+    found = qc.compare(x, qc.Scheme.parse("int8 per_channel(0)"), qc.TEXTBOOK, qc.CONVENTIONS["torchao"])
+    assert found.b.dtype == x.dtype
+    assert f"textbook and torchao differ in {found.count:,} of 1,024 codes" in words(at)
+    rows = at.dataframe[0].value.set_index("library")["codes that differ"]
+    assert rows["torchao"] == found.count
 
 
 def test_a_library_that_refuses_has_a_way_out() -> None:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from grid import for_each
 
 import quantcore as qc
@@ -109,7 +110,7 @@ def test_fix_is_better_when_computed_anew(kind):
     x, scheme = EXAMPLES[kind].load(), EXAMPLES[kind].scheme
     finding = only(kind, x, scheme)
     if finding.fix is None:
-        assert kind in ("nan", "tiny_block", "zero_block", "constant_block", "ties")
+        assert kind in ("nan", "tiny_block", "zero_block", "constant_block", "ties", "half_precision")
         return
     before, after = (qc.apply(x, s) for s in (qc.Scheme.parse(scheme), finding.fix))
     sqnr = [qc.errors(x, r.dequantized).sqnr_db for r in (before, after)]
@@ -139,7 +140,10 @@ def test_fixed_scheme_no_longer_has_the_finding(kind):
 # Tensors and schemes close to the examples that do not have the finding
 TERNARY, HALVES = EXAMPLES["spare_bits"].load(), EXAMPLES["ties"].load()
 COLUMNS = EXAMPLES["better_scheme"].load()
+HALF = EXAMPLES["half_precision"].load()
 NEAR = {
+    "half_precision": [(HALF.float(), "int8 per_channel(0) torchao"), (HALF, "int8 per_channel(0)"),
+                       (HALF, "int4 per_channel(0) torchao"), (HALF.half(), "int8 per_channel(0) torchao")],
     "wrapped": [(EXERCISE, "int8 given(0.0119) textbook(overflow=wrap)"), (EXERCISE, "int8 given(0.0116)")],
     "zero_point_outside": [([1, 2.5, 3, 4.5, 5], "int8 given(0.1, zero_point=127)"),
                            ([1, 2.5, 3, 4.5, 5], "uint8 given(0.1, zero_point=128)")],
@@ -258,6 +262,22 @@ def test_ties_are_counted_exactly():
     ties = np.argwhere(np.abs(x) % 1 == 0.5)
     assert [tuple(a for a, _ in box) for box in finding.boxes] == [tuple(map(int, p)) for p in ties]
     assert finding.facts["elements"] == len(ties)
+
+
+@for_each("library", ["torchao", "compressed_tensors", "quanto"])
+def test_what_half_precision_costs_is_what_float32_gives(library):
+    """The numbers of the sentence are those of the remedy that it names."""
+    x = torch.from_numpy(generated("normal", 32, 64)).bfloat16()
+    scheme = qc.Scheme.parse(f"int8 per_channel(0) {library}")
+    finding = only("half_precision", x, f"int8 per_channel(0) {library}")
+    now, then = qc.apply(x, scheme), qc.apply(x.float(), scheme)
+    facts = finding.facts
+    assert facts["differ"] == int((now.codes != then.codes).sum()) > 100
+    assert facts["now_db"] == qc.report(now).sqnr_db
+    assert facts["then_db"] == qc.errors(x, then.dequantized.bfloat16()).sqnr_db > facts["now_db"] + 0.5
+    assert ("(most in the codes)" in finding.sentence) == (facts["worst"] == "codes") >= (library == "torchao")
+    for words in (f"Computing scale, codes and values in bfloat16, as {library} does", f"{facts['differ']:,} of 2,048 codes", "x.float()"):
+        assert words in finding.sentence
 
 
 def test_zeros_that_are_not_exact_are_the_ones_outlined():

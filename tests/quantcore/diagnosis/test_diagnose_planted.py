@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from claims import CLAIMS, check
 from grid import for_each
 from parts import some
@@ -127,6 +128,8 @@ PLANTED = {
     "spare_bits": lambda s: (np.sign(plain(s)) * np.float32(0.3), "int8"),
     "better_scheme": lambda s: (plain(s), "int4 fixed(-60, 60)"),
     "scale_out_of_range": lambda s: (plain(s) * np.float32(1e-4), "int4 scales(e4m3fn given(1))"),
+    "half_precision": lambda s: "too few elements to tell" if fewer(s, 100) else
+        (torch.from_numpy(plain(s)).bfloat16(), "int8 torchao"),
     "ties": lambda s: (2 * np.floor(2 * plain(s)) + np.float32(0.5), "int8 given(1)"),
 }  # fmt: skip
 
@@ -646,6 +649,7 @@ SIZES = {
     "negatives_lost": (8, 8), "zero_not_exact": (16, 16), "one_sided": (16, 16), "outlier_channel": (16, 16),
     "outlier_element": (16, 16), "clipped_too_much": (16, 16), "clips_too_little": (128, 256),
     "codes_unused": (16, 16), "per_channel": (512, 64), "small_groups": (32, 64), "scale_out_of_range": (16, 64),
+    "half_precision": (16, 64),
 }  # fmt: skip
 
 
