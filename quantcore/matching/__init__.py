@@ -6,7 +6,7 @@
 'int4 symmetric per_tensor min_max textbook'
 """
 
-from quantcore.matching.answer import answer, nearest, rules
+from quantcore.matching.answer import answer, nearest, rules, rules_of
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.explanations import NegativesLost
 from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, Transposed, reproduce

@@ -2,12 +2,14 @@
 
 from dataclasses import astuple, replace
 
+import torch
+
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
-from quantcore.matching.record import Candidate
+from quantcore.matching.record import Candidate, precisions
 from quantcore.notation import write_call
 from quantcore.scheme import Scheme
-from quantcore.wording import along, sentence
+from quantcore.wording import along, count, sentence
 
 
 def answer(candidate: Candidate, elements: int, rank: int) -> str:
@@ -19,8 +21,12 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
 
     >>> answer(Candidate(Scheme.parse("int8 symmetric per_channel(1)"), 0), 16, 2)
     'All 16 integers are int8 symmetric, one scale per column (axis 1).'
+    >>> answer(Candidate(Scheme.parse("int8 per_channel(0) torchao"), 0, dtype=torch.bfloat16), 16, 2)
+    'All 16 integers are torchao int8 symmetric, one scale per row (axis 0), computed in bfloat16.'
     """
-    made, differing = rules(candidate.scheme, rank), candidate.differing
+    made, differing = rules_of(candidate, rank), candidate.differing
+    if computed_in(candidate):  # libraries that agree in float32 differ in half precision
+        made = f"{' or '.join(_libraries(candidate))} {made}"
     wrong = [*candidate.corruption.told, *(sentence(note) for note in candidate.notes)]
     if not differing:
         if not wrong:
@@ -33,6 +39,36 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
     differ = "differs" if differing == 1 else "differ"
     lead = f"{'. '.join(wrong)}. " if wrong else ""
     return f"{lead}{differing:,} of {elements:,} integers {differ}; all others are {made}."
+
+
+def rules_of(candidate: Candidate, rank: int) -> str:
+    """Return `rules` of a candidate and `computed_in`."""
+    return ", ".join(filter(None, (rules(candidate.scheme, rank), computed_in(candidate))))
+
+
+def computed_in(candidate: Candidate) -> str:
+    """Return in which dtype scales and codes are computed; empty if x is float32 and not converted.
+
+    >>> computed_in(Candidate(Scheme.parse("int8 per_channel(0) torchao.int8"), 0, dtype=torch.float16))
+    'scales computed in float16, codes in float32'
+    """
+    if candidate.dtype == torch.float32 and candidate.converted is None:
+        return ""
+    of_scales, of_codes = precisions(candidate.scheme, candidate.dtype)
+    same = of_scales == of_codes or candidate.scheme.range_setting.gives_parameters
+    told = f"computed in {of_codes}" if same else f"scales computed in {of_scales}, codes in {of_codes}"
+    if not candidate.converted:
+        return told
+    name = str(candidate.dtype).removeprefix("torch.")
+    were = "was" if candidate.converted == 1 else "were"
+    return f"{told}, after {count(candidate.converted, 'value')} of x {were} rounded to {name}"
+
+
+def _libraries(candidate: Candidate) -> list[str]:
+    """Return the libraries whose schemes are computed in the dtypes of the candidate's first."""
+    own = precisions(candidate.scheme, candidate.dtype)
+    schemes = [s for s in candidate.schemes if precisions(s, candidate.dtype) == own]
+    return list(dict.fromkeys(s.convention.library for s in schemes))
 
 
 def rules(scheme: Scheme, rank: int) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from quantcore.matching.hypotheses.sample import numbers_of
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import parameter_note
 from quantcore.matching.reasons import explain
-from quantcore.matching.record import Candidate
+from quantcore.matching.record import Candidate, precisions
 from quantcore.mistakes import IN_CODES
 from quantcore.notation import write_call
 from quantcore.qparams import QParams, choose_qparams
@@ -33,7 +34,11 @@ _NAMES = list(CONVENTIONS)
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedScheme:
-    """The result of a hypothesis on the whole tensor. ``codes``, ``parameters``: equal for equal results."""
+    """The result of a hypothesis on the whole tensor.
+
+    ``codes``, ``parameters``: equal for equal results; ``steps``: what happened to x and codes besides the
+    scheme: each mistake, and a conversion of x to another dtype.
+    """
 
     scheme: Scheme
     corruption: Corruption
@@ -42,12 +47,17 @@ class EvaluatedScheme:
     parameters: tuple[bytes, ...]
     notes: tuple[str, ...]
     scale_agrees: bool
-    doubt: int = 0
+    doubt: int
+    dtype: torch.dtype
+    steps: int
 
 
 @dataclass(eq=False)
 class Evaluator:
-    """Compares hypotheses with the given codes. ``searched``: the granularities, the simplest first."""
+    """Compares hypotheses with the given codes.
+
+    ``x``: in its own dtype; ``searched``: the granularities, the simplest first.
+    """
 
     x: Tensor
     given: Tensor
@@ -55,20 +65,40 @@ class Evaluator:
     zero_point: Tensor | None
     searched: list[Granularity]
     evaluations: list[EvaluatedScheme] = field(default_factory=list)
-    _seen: set[tuple[str, Corruption]] = field(default_factory=set)
+    _seen: set[tuple[Any, ...]] = field(default_factory=set)
     _known: dict[Any, tuple[int, bytes]] = field(default_factory=dict)
+    _given_as: dict[torch.dtype, Tensor] = field(default_factory=dict)
     _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
+
+    @cached_property
+    def values(self) -> Tensor:
+        """The numbers of x, float32."""
+        return self.x.to(torch.float32)
+
+    def given_as(self, dtype: torch.dtype) -> Tensor:
+        """Return x converted to a dtype."""
+        if dtype not in self._given_as:
+            self._given_as[dtype] = self.x.to(dtype)
+        return self._given_as[dtype]
+
+    def changed_in(self, dtype: torch.dtype) -> int | None:
+        """Return how many elements converting x to a dtype changes; None if it has this dtype."""
+        if dtype == self.x.dtype:
+            return None
+        values = self.given_as(dtype).to(torch.float32)
+        return int(((values != self.values) & ~self.values.isnan()).sum())
 
     def evaluate(self, hypothesis: Hypothesis) -> None:
         """Compare one hypothesis; schemes that their library does not support are left out."""
         scheme, corruption = hypothesis.scheme, hypothesis.corruption
-        name = (str(scheme), corruption)
+        dtype = hypothesis.dtype or self.x.dtype
+        name = (str(scheme), corruption, dtype)
         if name in self._seen:
             return
         self._seen.add(name)
         try:
-            params = choose_qparams(self.x, scheme)
-            differing, codes = self._compared(scheme, corruption, params)
+            params = choose_qparams(self.given_as(dtype), scheme)
+            differing, codes = self._compared(scheme, corruption, dtype, params)
         except QuantError:
             return
         self._add(hypothesis, params, differing, codes)
@@ -101,9 +131,20 @@ class Evaluator:
             for what, given in (("scale", self.scale), ("zero_point", self.zero_point))
         ]
         told, agrees = tuple(filter(None, notes)), not notes[0]
+        dtype, wrong = found.dtype or self.x.dtype, found.corruption
+        steps = len(wrong.stored) + len(wrong.computed) + (dtype != self.x.dtype)
         self.evaluations.append(
             EvaluatedScheme(
-                found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt
+                found.scheme,
+                wrong,
+                differing,
+                codes,
+                numbers,
+                told,
+                agrees,
+                found.doubt,
+                dtype,
+                steps,
             )
         )
 
@@ -125,7 +166,7 @@ class Evaluator:
     def _candidates(self, explained: bool) -> tuple[Candidate, ...]:
         groups: dict[Any, list[EvaluatedScheme]] = {}
         for v in sorted(self.exact() or self.evaluations, key=self._order):
-            groups.setdefault((v.differing, v.codes, v.corruption, v.parameters), []).append(v)
+            groups.setdefault((v.differing, v.codes, v.corruption, v.parameters, v.dtype), []).append(v)
         shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
         few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
         found = [self._candidate(group, explained and i < few) for i, group in enumerate(shown)]
@@ -135,9 +176,11 @@ class Evaluator:
             )
         return tuple(found)
 
-    def _compared(self, scheme: Scheme, corruption: Corruption, params: QParams) -> tuple[int, bytes]:
+    def _compared(
+        self, scheme: Scheme, corruption: Corruption, dtype: torch.dtype, params: QParams
+    ) -> tuple[int, bytes]:
         """Return how many codes differ, and a hash of the codes; equal arithmetic is run once."""
-        c, fmt = scheme.rules, scheme.format
+        c, fmt = scheme.in_dtype(dtype).rules, scheme.format
         finite = scheme.range_setting.ends_are_elements and bool(params.scale.isfinite().all())
         arithmetic = (
             block_shape(scheme.granularity, tuple(self.x.shape)),
@@ -146,12 +189,13 @@ class Evaluator:
                 c.coding.kernel,
                 c.coding.rounding,
                 c.coding.overflow,
+                c.coding.coding_dtype,
                 None if finite else (c.nonfinite.nan, c.nonfinite.cast),
             ),
-            (fmt.qmin, fmt.qmax, corruption),
+            (fmt.qmin, fmt.qmax, corruption, dtype),
         )
         if arithmetic not in self._known:
-            expected = reproduce(self.x, scheme, corruption)
+            expected = reproduce(self.given_as(dtype), scheme, corruption)
             differing = int(torch.count_nonzero(corruption.undo(self.given) != expected))
             # all hypotheses that fit have the same codes
             shown = expected.contiguous().numpy().tobytes() if differing else b""
@@ -169,20 +213,30 @@ class Evaluator:
             (
                 v.differing,
                 v.doubt,
-                _steps(v.corruption),
+                v.steps,
                 len(v.notes),
                 not scheme.range_setting.ends_are_elements,
                 mistakes,
                 fmt.bits,
             ),
             (self.searched.index(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
+            # of a tensor in half precision, calls that compute in it are likelier than those that do not
+            str(v.dtype).removeprefix("torch.") not in precisions(scheme, v.dtype),
             _NAMES.index(scheme.convention.name),
         )
 
     def _candidate(self, group: list[EvaluatedScheme], explained: bool) -> Candidate:
         first = group[0]
         same = tuple(v.scheme for v in group[1:])
-        found = Candidate(first.scheme, first.differing, first.corruption, notes=first.notes, same=same)
+        found = Candidate(
+            first.scheme,
+            first.differing,
+            first.corruption,
+            notes=first.notes,
+            same=same,
+            dtype=first.dtype,
+            converted=self.changed_in(first.dtype),
+        )
         if not explained:
             return found
         if found.differing:
@@ -191,33 +245,31 @@ class Evaluator:
             return found  # nothing was corrupted: see `evaluate_preset`
         codes = first.corruption.undo(self.given)
         explanations = explain_corruption(
-            self.x, codes, first.scheme, first.corruption, self.scale is not None
+            self.given_as(first.dtype), codes, first.scheme, first.corruption, self.scale is not None
         )
         return dataclasses.replace(found, explanations=explanations)
 
 
-def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candidate:
+def explain_candidate(x: Any, codes: Tensor, candidate: Candidate) -> Candidate:
     """Return the candidate with the first cells that differ, and the number of cells per kind of reason.
 
-    ``x``: float32; ``codes``: as given.
+    ``x``, ``codes``: as given.
     """
     if not candidate.differing:
         return candidate
-    scheme, corruption = candidate.scheme, candidate.corruption
+    scheme, corruption, x = candidate.scheme, candidate.corruption, candidate.given(x)
     cells, reasons = explain(x, corruption.undo(codes), reproduce(x, scheme, corruption), scheme, corruption)
     return dataclasses.replace(candidate, cells=cells, reasons=reasons)
 
 
 def _nearest(groups: list[list[EvaluatedScheme]]) -> list[list[EvaluatedScheme]]:
-    """Return the nearest groups; one more mistake explains nothing, unless it halves the differences."""
+    """Return the nearest groups; one more step explains nothing, unless it halves the differences."""
     least: dict[int, int] = {}
     for group in groups:
-        steps = _steps(group[0].corruption)
+        steps = group[0].steps
         least[steps] = min(group[0].differing, least.get(steps, group[0].differing))
     return [
-        g
-        for g in groups
-        if all(g[0].differing < n / 2 for steps, n in least.items() if steps < _steps(g[0].corruption))
+        g for g in groups if all(g[0].differing < n / 2 for steps, n in least.items() if steps < g[0].steps)
     ][:NEAREST]
 
 
@@ -228,7 +280,3 @@ def _alternatives(found: list[Candidate]) -> tuple[str, ...]:
     more = len(found) - 2
     words = f"also possible: {text}" + (f", {other.corruption}" if other.corruption else "")
     return (words + (f", and {more} more" if more else ""),)
-
-
-def _steps(corruption: Corruption) -> int:
-    return len(corruption.stored) + len(corruption.computed)

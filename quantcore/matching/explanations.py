@@ -55,7 +55,7 @@ def explain_corruption(
     """Return sentences, without full stops, on what went wrong, with numbers computed from x.
 
     Args:
-        x: float32.
+        x: in the dtype in which the library is given it.
         codes: the codes that this scheme and corruption give, on the axes of x.
         own_scale: whether the scale is given, so that the possible scales are not mentioned.
     """
@@ -113,7 +113,8 @@ def _percentile(t: _Explained) -> str:
     if not isinstance(t.scheme.granularity, PerTensor):
         return f"|x| exceeds the range {elements}"
     high = t.scale.reshape(-1)[0]
-    fits = [p for p in PERCENTILES if torch.quantile(t.x.reshape(-1), p / 100) / t.format.qmax == high]
+    values = t.x.reshape(-1).float()
+    fits = [p for p in PERCENTILES if torch.quantile(values, p / 100) / t.format.qmax == high]
     name = f"{fits[0]:g}th percentile of x" if fits else "range"
     return f"{name} = {(high * t.format.qmax).item():.7g}; |x| exceeds it {elements}"
 

@@ -12,11 +12,22 @@ from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS
 from quantcore.granularity import Granularity, block_shape, grid_shape
 from quantcore.notation import write_call
+from quantcore.numerics import as_float32, as_floats
 from quantcore.wording import count
 
 Shape = tuple[int, ...]
 LISTED = 5  # numbers of blocks that an error names
 _LOWEST, _HIGHEST = -(1 << (MAX_BITS - 1)), (1 << MAX_BITS) - 1
+
+
+def read_original(x: Any) -> Tensor:
+    """Return x as libraries are given it: in half precision as it is, everything else as float32.
+
+    Raises:
+        QuantError: x is not an array of numbers.
+    """
+    x = as_floats(x)
+    return x if x.itemsize == 2 else as_float32(x)
 
 
 def read_codes(codes: Any, shape: Shape) -> Tensor:

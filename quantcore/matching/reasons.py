@@ -45,7 +45,8 @@ class DifferingElement:
 
     ``value``: what is rounded by ``rule``; ``unclamped``: the code before the clamp; ``added``: z if it is
     added after rounding; ``lowest_used``: whether any given code is the format's lowest; ``beyond``: whether
-    codes outside the format are clamped, wrapped or kept.
+    codes outside the format are clamped, wrapped or kept; ``in_float32``: whether operations are rounded
+    to float32.
     """
 
     x: float
@@ -61,6 +62,7 @@ class DifferingElement:
     format: IntFormat
     lowest_used: bool = True
     beyond: str = "clamped"
+    in_float32: bool = True
 
     @property
     def named(self) -> str:
@@ -81,18 +83,19 @@ def elements(
     inputs = element_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
     kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
     assert isinstance(fmt, IntFormat)
-    convention = scheme.rules
+    convention = scheme.in_dtype(x.dtype).rules
     x, scale, z, value, unclamped = (inputs.of(name) for name in ("x", "s", "z", "u", "v"))
     added = torch.zeros(()) if kernel.shift_first else z
     given = (c.reshape(-1)[places] for c in (expected, codes))
     columns = [x, scale, z, value, unclamped, added, *given]
+    in_float32 = convention.coding.coding_dtype == "float32"
     rows = zip(*(c.expand(len(places)).tolist() for c in columns), strict=True)
     wraps = convention.coding.overflow == "wrap" or "wrapped" in kinds
     lowest_used = bool((codes == fmt.qmin).any())
     beyond = "kept" if "unclamped" in kinds else "wrapped" if wraps else "clamped"
     return [
         DifferingElement(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel,
-                         convention.coding.rounding, fmt, lowest_used, beyond)
+                         convention.coding.rounding, fmt, lowest_used, beyond, in_float32)
         for xi, s, zi, v, w, a, e, g in rows
     ]  # fmt: skip
 
@@ -158,7 +161,7 @@ def _rounded(e: DifferingElement, value: str) -> tuple[str, str] | None:
     shifted = e.value - e.z if adds_z else e.value  # before z is added to it
     ulp = float(np.spacing(np.float32(max(abs(e.value), abs(shifted), 1e-30))))
     distance, where = abs(e.value - tie) / ulp, ""
-    if distance <= _ULPS:
+    if distance <= _ULPS and e.in_float32:
         where = f", {distance:.0f} ulp from {tie:.15g}"
         other = _other_order(e)
         if other:

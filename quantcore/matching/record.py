@@ -1,9 +1,13 @@
 """The result of a search."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from quantcore.matching.hypotheses.corruption import NONE, Corruption
+from quantcore.matching.inputs import read_original
 from quantcore.scheme import Scheme
 
 
@@ -28,7 +32,8 @@ class Candidate:
     ``corruption``: what went wrong (falsy if nothing did); ``differing``: how many codes differ; ``cells``:
     the first of them; ``reasons``: how many per kind of reason; ``notes``: how a given scale and zero_point
     differ from the scheme's; ``explanations``: what the mistakes did to these values, and other possible
-    schemes, as sentences without full stops.
+    schemes, as sentences without full stops; ``dtype``: of x as the library is given it; ``converted``: how
+    many elements converting x to it changed, None if x has this dtype.
     """
 
     scheme: Scheme
@@ -39,11 +44,23 @@ class Candidate:
     notes: tuple[str, ...] = ()
     same: tuple[Scheme, ...] = ()
     explanations: tuple[str, ...] = ()
+    dtype: torch.dtype = torch.float32
+    converted: int | None = None
+
+    def given(self, x: Any) -> Tensor:
+        """Return x as the library is given it."""
+        return read_original(x).to(self.dtype)
 
     @property
     def schemes(self) -> tuple[Scheme, ...]:
         """All schemes of this candidate, the simplest first."""
         return (self.scheme, *self.same)
+
+
+def precisions(scheme: Scheme, dtype: torch.dtype) -> tuple[str, str]:
+    """Return the dtypes in which a scheme's library computes scales and codes of x of a dtype."""
+    rules = scheme.in_dtype(dtype).rules
+    return rules.scale.scale_precision, rules.coding.coding_dtype
 
 
 class KnownMistake(NamedTuple):

@@ -1,5 +1,6 @@
 """The search for the schemes that give the codes."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
@@ -30,7 +31,13 @@ from quantcore.matching.hypotheses.mistaken_scales import (
 )
 from quantcore.matching.hypotheses.sample import Source, by_range, swapped_axes, with_given_scale
 from quantcore.matching.hypotheses.scale_from_codes import fitted
-from quantcore.matching.hypotheses.scoring import GivenCodes, Hypothesis, SearchTask, score
+from quantcore.matching.hypotheses.scoring import (
+    WORKED_OUT,
+    GivenCodes,
+    Hypothesis,
+    SearchTask,
+    score,
+)
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,
     granularities,
@@ -38,10 +45,9 @@ from quantcore.matching.hypotheses.search_space import (
     other_formats,
     other_groups,
 )
-from quantcore.matching.inputs import read_codes, read_parameter
+from quantcore.matching.inputs import read_codes, read_original, read_parameter
 from quantcore.matching.record import KnownMistake, Matches, Progress
 from quantcore.mistakes import CASES, Outcome, compare
-from quantcore.numerics import as_float32
 from quantcore.scheme import PRESETS
 
 # Hypotheses evaluated on the whole tensor: those that fit the sample, and the nearest if none does
@@ -50,6 +56,7 @@ FEW_NEAR = 12  # for large tensors
 # The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the
 # range does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Step = Callable[[float], Iterator[Hypothesis]]
 Part = SearchTask | Step
 _MOST_KNOWN = 1 << 20  # elements: known mistakes of larger tensors would hold up a page
@@ -59,7 +66,9 @@ def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matc
     """Find the schemes of all conventions that give these codes for x, or come nearest.
 
     Args:
-        x: the original, any rank.
+        x: the original, any rank. Of bfloat16 or float16, the codes are looked for as libraries compute them
+            in that dtype, see `apply`. Where x in its own dtype gives no exact match, the others of float32,
+            bfloat16 and float16 are tried, to which a model may have been converted.
         codes: integers in the shape of x, or with its axes permuted.
         scale: the scale of the codes, if known: one number, or one per block.
         zero_point: likewise.
@@ -85,7 +94,7 @@ def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -
     Raises:
         QuantError: at once, before the first step; see `match`.
     """
-    x = as_float32(x).cpu()
+    x = read_original(x).cpu()
     shape = tuple(x.shape)
     searched = granularities(shape)
     given = read_codes(codes, shape)
@@ -133,25 +142,36 @@ class _Search:
                 lambda: [SearchTask(ranged, self.others), *self._with_given_scale(self.others)],
             ),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
+            # such as a bfloat16 tensor that was printed: its numbers do not tell its dtype
+            ("other dtypes", lambda: self._converted(ranged, lossless=True)),
             ("wider formats", lambda: [SearchTask(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
             ("combined mistakes", lambda: self._combined(ranged)),
             ("scales derived from the codes", self._derived),
+            ("x converted to other dtypes", lambda: self._converted(ranged, lossless=False)),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
             for part, detail in self._round(tasks()):
                 yield self._progress((i + part) / count, f"{what}{detail}")
-            # a given scale must be explained too, but is not a reason to look for mistakes
-            if self.evaluator.explains() or (self.evaluator.exact() and i > 0):
+            if self._is_settled(i, len(rounds)):
                 break
         else:
             for part in self._evaluate(self._nearest()):
                 yield self._progress((count - 1 + part) / count, "the nearest schemes")
         candidates, evaluator = self.evaluator.candidates(explained=True), self.evaluator
         # a given scale says more than the codes
-        mistakes = known_mistakes(evaluator.x, evaluator.given) if evaluator.scale is None else ()
+        mistakes = known_mistakes(evaluator.values, evaluator.given) if evaluator.scale is None else ()
         yield Progress(1.0, "done", Matches(candidates, self.tried, mistakes))
+
+    def _is_settled(self, i: int, rounds: int) -> bool:
+        """Tell whether what has been found until round i ends the search."""
+        exact = self.evaluator.exact()
+        # rules for x of another dtype explain more than a number that is in none of them
+        if i < rounds - 1 and all(v.doubt == WORKED_OUT for v in exact):
+            return False
+        # a given scale must be explained too, but is not a reason to look for mistakes
+        return self.evaluator.explains() or bool(exact and i > 0)
 
     def _progress(self, fraction: float, what: str) -> Progress:
         return Progress(fraction, what, Matches(self.evaluator.candidates(), self.tried))
@@ -222,21 +242,38 @@ class _Search:
         task = SearchTask(ranged, readings, COMBINED, conventions=_PLAIN)
         return [task, float16(ranged, readings), *self._tried(mistaken)]
 
+    def _converted(self, ranged: Source, lossless: bool) -> list[Part]:
+        """Return tasks with x converted to each other dtype that keeps all its numbers, or does not."""
+        evaluator = self.evaluator
+        finite = bool(evaluator.x.isfinite().all())
+        found: list[Part] = []
+        for dtype in DTYPES:
+            changed = evaluator.changed_in(dtype)
+            if changed is None or (changed == 0) != lossless:
+                continue
+            if finite and not bool(evaluator.given_as(dtype).isfinite().all()):
+                continue  # x exceeds the dtype
+            readings = [*self.readings, *(self.others if lossless else ())]
+            tasks = [SearchTask(ranged, readings), *self._with_given_scale(readings)]
+            found += [dataclasses.replace(t, source=t.source.converted(dtype)) for t in tasks]
+        return found
+
     def _tried(self, trials: Trials) -> list[Part]:
-        x = self.evaluator.x
+        x = self.evaluator.values
         if x.numel() > MOST or not bool(x.isfinite().all()):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         return [partial(self._run_trials, trials, r) for r in readings]
 
     def _run_trials(self, trials: Trials, reading: GivenCodes, limit: float) -> Iterator[Hypothesis]:
-        for found in tried(self.evaluator.x, reading, trials(self.evaluator.x, reading.formats), limit):
+        x = self.evaluator.values
+        for found in tried(x, reading, trials(x, reading.formats), limit):
             self.tried += 1
             yield found
 
     def _derived(self) -> list[Part]:
         readings = [*map(_likeliest, self.readings), *self.others]
-        fits = [lambda limit, r=reading: fitted(self.evaluator.x, r) for reading in readings]
+        fits = [lambda limit, r=reading: fitted(self.evaluator.values, r) for reading in readings]
         return [*self._tried(signed_percentiles), *fits]
 
     def _other_groups(self) -> list[Part]:

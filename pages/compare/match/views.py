@@ -11,9 +11,9 @@ import quantcore as qc
 from pages.shared import charts, lesson_plan, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache
-from pages.shared.state import leaving
+from pages.shared.state import leaving, link
 from pages.shared.state.selection import PageTensor
-from pages.sidebar import scheme_state
+from pages.sidebar import scheme_state, uploads
 from quantcore import figures
 from quantcore.matching import (
     Candidate,
@@ -24,7 +24,7 @@ from quantcore.matching import (
     explain_candidate,
     nearest,
     reproduce,
-    rules,
+    rules_of,
 )
 from quantcore.mistakes import CASES, MISTAKES, STAGES
 from quantcore.wording import joined
@@ -35,7 +35,7 @@ TABLE = "match_table"
 
 def summary(matches: qc.Matches, tensor: PageTensor, fraction: float) -> None:
     """Draw the answer, the mistake first."""
-    tried = f"{matches.tried:,} schemes of {len(qc.INTEGER_CONVENTIONS)} conventions tried."
+    tried = f"{matches.tried:,} schemes tried."
     if fraction < 1:
         tried = f"Stopped at {100 * fraction:.0f} %: {tried}"
     if not matches.candidates:
@@ -67,7 +67,7 @@ def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:
         {
             "Codes that differ": f"{each.differing:,}" if each.differing else "none",
             "What went wrong": str(each.corruption),
-            "Rules": rules(each.scheme, len(tensor.shape)),
+            "Rules": rules_of(each, len(tensor.shape)),
             "Scale, zero point": "; ".join(each.notes),
             "Libraries": ", ".join(_libraries(each)),
         }
@@ -99,8 +99,12 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
     """
     stored = torch.from_numpy(codes.astype(np.int32))
     given = candidate.corruption.undo(stored).numpy()
-    what = f"match {candidate.scheme} {candidate.corruption}"
-    make = lambda: reproduce(cache.values(tensor), candidate.scheme, candidate.corruption).numpy()  # noqa: E731
+    what = f"match {candidate.scheme} {candidate.corruption} {candidate.dtype}"
+
+    def make() -> np.ndarray:
+        x = candidate.given(cache.values(tensor))
+        return reproduce(x, candidate.scheme, candidate.corruption).numpy()
+
     expected = cache.cached(tensor, what, make)
     stored_as = ", ".join(map(str, candidate.corruption.stored))
     undone = f" (undone: {stored_as})" if stored_as else ""
@@ -108,10 +112,11 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
     figure = figures.pair(given, expected, ("Given", "Reproduced"), bounds=bounds, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
     rank = len(tensor.shape)
-    left.markdown(f"**{messages.plain(rules(candidate.scheme, rank))}**{messages.plain(undone)}")
+    left.markdown(f"**{messages.plain(rules_of(candidate, rank))}**{messages.plain(undone)}")
     scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, rank)
-    hint = f"Sets the scheme to {scheme}"
-    right.button("Open in Explore", on_click=_to_explore, args=(scheme,), width="stretch", help=hint)
+    dtype = "" if candidate.converted is None else str(candidate.dtype).removeprefix("torch.")
+    hint = f"Sets the scheme to {scheme}" + (f" and the tensor's dtype to {dtype}" if dtype else "")
+    right.button("Open in Explore", on_click=_to_explore, args=(scheme, dtype), width="stretch", help=hint)
     charts.draw(figure, theme=None, key="match_maps")
     legend = figures.pair_data(given, expected).legend
     if legend:
@@ -125,8 +130,10 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
         st.code("\n".join(line if len(line) <= 200 else line[:199] + "…" for line in lines), language=None)
 
 
-def _to_explore(scheme: qc.Scheme) -> None:
-    """Open Explore with a scheme (a callback)."""
+def _to_explore(scheme: qc.Scheme, dtype: str) -> None:
+    """Open Explore with a scheme, and the tensor in a dtype unless that is "" (a callback)."""
+    if dtype:
+        link.put({uploads.DTYPE: dtype})
     scheme_state.change_to(scheme)
     leaving.to("explore/explore/page.py")
 

@@ -18,8 +18,8 @@ from quantcore.conventions import KERNELS, Kernel
 from quantcore.formats import INT8, MAX_BITS, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.search_space import signed_bits
+from quantcore.matching.inputs import read_original
 from quantcore.mistakes import IN_CODES, MISTAKES, Kinds, Stage, codes_of_values, program_of
-from quantcore.numerics import as_float32
 from quantcore.programs import Program, factor_of
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
@@ -207,10 +207,12 @@ class ElementInputs:
 def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
     """Return the codes of a scheme with the corruption's mistakes in the arithmetic, on the original's axes.
 
+    They are computed as the library does for x of its dtype.
+
     Raises:
         QuantError: the scheme does not fit x.
     """
-    x = as_float32(x)
+    x = read_original(x)
     kinds = corruption.computed
     if not set(kinds) - {*CHOICES} - RANGES:  # the scheme has these mistakes itself
         with warnings.catch_warnings():
@@ -219,7 +221,7 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
     fmt = scheme.format
     assert isinstance(fmt, IntFormat)
     values = element_inputs(x, scheme, choose_qparams(x, scheme), corruption).of("v")
-    codes = codes_of_values(values, scheme.rules.coding, kinds, fmt)
+    codes = codes_of_values(values, scheme.in_dtype(x.dtype).rules.coding, kinds, fmt)
     return codes.nan_to_num(0).to(torch.int32 if "unclamped" in kinds else fmt.dtype)
 
 
@@ -227,7 +229,7 @@ def element_inputs(
     x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE
 ) -> ElementInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
-    coding, kinds = scheme.rules.coding, corruption.computed
+    coding, kinds = scheme.in_dtype(x.dtype).rules.coding, corruption.computed
     kernel, program = KERNELS[coding.kernel], program_of(coding, kinds)
     numbers = {"s": params.scale, **of_blocks(program, params)}
     if not kernel.fused:
@@ -238,4 +240,4 @@ def element_inputs(
         if "other_axis" in kinds:
             numbers, block = {name: number.T for name, number in numbers.items()}, block[::-1]
         numbers = {name: cells_of(number, shape, block) for name, number in numbers.items()}
-    return ElementInputs(program, kernel, {"x": x, **numbers})
+    return ElementInputs(program, kernel, {"x": x.float(), **numbers})

@@ -42,8 +42,9 @@ Parameters = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Sampled blocks and elements, for granularities of one kind.
+    """Sampled blocks and elements, for granularities of one kind, as float32 numbers.
 
+    ``dtype``: of the tensor as the libraries are given it;
     ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks):
     one per element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its
     grid; ``schemes``: a cache for `scoring`.
@@ -57,12 +58,18 @@ class Sample:
     block: Tensor
     starts: Counts
     blocks: tuple[Tensor, ...]
+    dtype: torch.dtype = torch.float32
     schemes: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> Counts:
         """Elements sampled for each granularity."""
         return np.diff(self.starts, append=self.x.numel())
+
+    def converted(self, dtype: torch.dtype) -> "Sample":
+        """Return the sample of the tensor converted to a dtype, which keeps the order of its values."""
+        low, high, x = (t.to(dtype).to(torch.float32) for t in (self.low, self.high, self.x))
+        return replace(self, low=low, high=high, x=x, dtype=dtype, schemes={})
 
     def count(self, wrong: Tensor) -> Counts:
         """Sum a mask over the elements of each granularity."""
@@ -83,7 +90,7 @@ def draw(x: Tensor, searched: list[Granularity]) -> list[Sample]:
 
 
 def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> Sample:
-    shape, values = tuple(x.shape), x.reshape(-1)
+    shape, values = tuple(x.shape), x.reshape(-1).to(torch.float32)
     extremes: list[Tensor] = []
     index: list[Tensor] = []
     block: list[Tensor] = []
@@ -104,7 +111,15 @@ def _sample(x: Tensor, kind: Sequence[Granularity], chance: torch.Generator) -> 
     flat, outermost = torch.cat(index), torch.cat(extremes)
     low, high = values[outermost[:, 0]], values[outermost[:, 1]]
     return Sample(
-        tuple(kind), low, high, values[flat], flat, torch.cat(block), np.array(starts), tuple(places)
+        tuple(kind),
+        low,
+        high,
+        values[flat],
+        flat,
+        torch.cat(block),
+        np.array(starts),
+        tuple(places),
+        x.dtype,
     )
 
 
@@ -191,6 +206,10 @@ class Source:
     mistake: Kinds = ()
     scales: Scheme | None = None
 
+    def converted(self, dtype: torch.dtype) -> "Source":
+        """Return the source for the tensor converted to a dtype."""
+        return replace(self, samples=[sample.converted(dtype) for sample in self.samples])
+
     def symmetries(self, fmt: IntFormat) -> tuple[bool, ...]:
         """Return which of symmetric (True) and asymmetric (False) are tried."""
         if self.zero_point is None:
@@ -207,14 +226,15 @@ def swapped_axes(x: Tensor) -> list[Source]:
     """Return a square matrix's channels with scales along the wrong axis; an empty list for other shapes."""
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
-    n = len(x)
+    n, dtype, x = len(x), x.dtype, x.to(torch.float32)
     flat = torch.randint(n * n, (2, ELEMENTS), generator=always_the_same())
     block = torch.cat(
         [flat[0] % n, n + flat[1] // n]
     )  # row scales are applied to columns, column scales to rows
     low, high = torch.cat([x.amin(1), x.amin(0)]), torch.cat([x.amax(1), x.amax(0)])
     values, starts = x.reshape(-1)[flat.reshape(-1)], np.array([0, ELEMENTS])
-    sample = Sample((PerChannel(0), PerChannel(1)), low, high, values, flat.reshape(-1), block, starts, ())
+    kind, places = (PerChannel(0), PerChannel(1)), flat.reshape(-1)
+    sample = Sample(kind, low, high, values, places, block, starts, (), dtype)
     return [Source([sample], grid_of, lambda granularity: MIN_MAX, mistake=("other_axis",))]
 
 

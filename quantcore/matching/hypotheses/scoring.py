@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import INTEGER_CONVENTIONS, Convention
+from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import OVERFLOWS, ZERO_POINTS, Corruption, changed
 from quantcore.matching.hypotheses.sample import (
@@ -29,7 +29,19 @@ NEAREST = 3  # granularities kept per convention and format if none fits
 # `Hypothesis.doubt` of a scale that no library computes: a number that a person would write, an unusual
 # percentile, any other number derived from the codes
 WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
+_PRECISIONS = ("scale_precision", "coding_dtype")
 _INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
+# and calls whose arithmetic in half precision is their own, though in float32 it is that of another
+_INTEGERS_IN_HALF = (
+    *_INTEGER_CONVENTIONS,
+    *(
+        record
+        for record in CONVENTIONS.values()
+        if record.preset_only
+        and "int" in record.formats
+        and any(at == "bfloat16" and what in _PRECISIONS for at, what, _ in record.variants)
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +65,14 @@ class SearchTask:
     """What is tried together: a source of scales, readings of the codes, mistakes in the arithmetic.
 
     ``uniform``: libraries support all or none of the granularities along an axis, and only those that fit are
-    kept, not the nearest; ``conventions``: the ones tried; ``tried``: schemes compared so far.
+    kept, not the nearest; ``conventions``: the ones tried, None for all; ``tried``: schemes compared so far.
     """
 
     source: Source
     readings: list[GivenCodes]
     computed: tuple[Kinds, ...] = ((),)
     uniform: bool = False
-    conventions: tuple[Convention, ...] = _INTEGER_CONVENTIONS
+    conventions: tuple[Convention, ...] | None = None
     tried: int = 0
 
     def formats(self) -> list[IntFormat]:
@@ -73,13 +85,15 @@ class SearchTask:
 class Hypothesis:
     """A scheme and a corruption, and the fraction of the sampled codes that differ.
 
-    ``doubt``: 0 if the scale follows from x by a rule, else `WRITTEN`, `OF_PERCENTILE` or `WORKED_OUT`.
+    ``doubt``: 0 if the scale follows from x by a rule, else `WRITTEN`, `OF_PERCENTILE` or `WORKED_OUT`;
+    ``dtype``: in which the library is given x; None: in its own.
     """
 
     scheme: Scheme
     corruption: Corruption
     fraction: float
     doubt: int = 0
+    dtype: torch.dtype | None = None
 
 
 def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
@@ -91,17 +105,20 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
     for symmetric in task.source.symmetries(fmt):
         for sample in task.source.samples:
             known: dict[Any, dict[tuple[int, Kinds], Counts]] = {}
-            for convention in task.conventions:
+            every = _INTEGER_CONVENTIONS if sample.dtype == torch.float32 else _INTEGERS_IN_HALF
+            for convention in task.conventions or every:
                 supported = _Supported(
                     task.source, sample, Scheme(fmt, symmetric, convention=convention), shape
                 )
                 if not supported.any(task.uniform):
                     continue
-                resolved = convention.at(sample.granularities[0])
-                key = resolved.parameter_stages, resolved.coding.kernel, resolved.coding.rounding
+                resolved = _in_dtype(convention, sample.dtype).at(sample.granularities[0])
+                coding = resolved.coding
+                arithmetic = coding.kernel, coding.rounding, coding.coding_dtype
+                key = resolved.parameter_stages, *arithmetic
                 if key not in known:
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
-                    same = numbers_of(grid), resolved.coding.kernel, resolved.coding.rounding
+                    same = numbers_of(grid), *arithmetic
                     if same not in known:
                         kinds = tuple(each for each in task.computed if _can_be(each, symmetric))
                         known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)
@@ -112,6 +129,11 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
                     if fractions.min() < (0.0 if task.uniform else limit) or not fractions.all():
                         corruption = Corruption(task.source.mistake + computed, readings[i].corruption.stored)
                         yield from supported.hypotheses(corruption, fractions)
+
+
+def _in_dtype(convention: Convention, dtype: torch.dtype) -> Convention:
+    """Return the convention with its choices for x of a dtype; in float32 it has them already."""
+    return convention if dtype == torch.float32 else convention.in_dtype(str(dtype).removeprefix("torch."))
 
 
 def _can_be(kinds: Kinds, symmetric: bool) -> bool:
@@ -145,14 +167,19 @@ class _Supported:
         for i in fits or np.argsort(fractions, kind="stable")[:NEAREST].tolist():
             scheme = self._at(i)
             if scheme:
-                yield Hypothesis(changed(scheme, corruption.computed), corruption, float(fractions[i]))
+                yield Hypothesis(
+                    changed(scheme, corruption.computed),
+                    corruption,
+                    float(fractions[i]),
+                    dtype=self.sample.dtype,
+                )
 
     def _at(self, i: int) -> Scheme | None:
         if i not in self._schemes:
             granularity, s = self.sample.granularities[i], self.scheme
             setting = self.source.setting(granularity)
             scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
-            self._schemes[i] = None if unsupported_reason(scheme, self.shape) else scheme
+            self._schemes[i] = None if unsupported_reason(scheme, self.shape, self.sample.dtype) else scheme
         return self._schemes[i]
 
 
