@@ -65,10 +65,13 @@ def computed_in(candidate: Candidate) -> str:
 
 
 def _libraries(candidate: Candidate) -> list[str]:
-    """Return the libraries whose schemes are computed in the dtypes of the candidate's first."""
-    own = precisions(candidate.scheme, candidate.dtype)
-    schemes = [s for s in candidate.schemes if precisions(s, candidate.dtype) == own]
-    return list(dict.fromkeys(s.convention.library for s in schemes))
+    """Return the libraries of the schemes with the format, symmetry and dtypes of the candidate's first."""
+
+    def told(scheme: Scheme) -> tuple[object, ...]:
+        return scheme.format, scheme.symmetric, precisions(scheme, candidate.dtype)
+
+    alike = [s for s in candidate.schemes if told(s) == told(candidate.scheme)]
+    return list(dict.fromkeys(s.convention.library for s in alike))
 
 
 def rules(scheme: Scheme, rank: int) -> str:

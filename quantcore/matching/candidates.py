@@ -220,8 +220,8 @@ class Evaluator:
                 fmt.bits,
             ),
             (self.searched.index(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
-            # of a tensor in half precision, calls that compute in it are likelier than those that do not
-            str(v.dtype).removeprefix("torch.") not in precisions(scheme, v.dtype),
+            # of a tensor in half precision, calls that compute everything in it are the likeliest
+            sum(each != str(v.dtype).removeprefix("torch.") for each in precisions(scheme, v.dtype)),
             _NAMES.index(scheme.convention.name),
         )
 

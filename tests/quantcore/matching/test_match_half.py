@@ -1,14 +1,124 @@
 """Match: codes that libraries computed in half precision name the library and the dtype."""
 
-import warnings
+import functools
 
 import half_cases as half
 import numpy as np
 import pytest
 import torch
-from grid import for_each
 
 import quantcore as qc
-from quantcore.matching import Transposed, answer, explain_candidate, match, reproduce
+from quantcore.matching import answer, explain_candidate, match, match_steps, reproduce
 
-LIBRARIES = ("torchao", "compressed-tensors", "optimum-quanto", "brevitas", "hqq", "onnxruntime", "torch")
+LIBRARIES = ("torchao", "compressed-tensors", "optimum-quanto", "brevitas", "onnxruntime", "hqq")
+HALF = ("bfloat16", "float16")
+
+
+def _is_searched(case):
+    scheme = half.scheme_of(case)
+    if case["library"] not in LIBRARIES or case["dtype"] not in HALF or scheme is None or "raises" in case:
+        return False
+    if not isinstance(scheme.format, qc.IntFormat) or scheme.range_setting != qc.MinMax():
+        return False
+    return "codes" in case["arrays"] and not np.isin(half.recorded(case, "codes"), half.NO_INTEGER).any()
+
+
+@functools.cache
+def recorded():
+    """For each call and dtype a case, whose codes are not those of float32 if any is; and whether they are."""
+    found = {}
+    for case in filter(_is_searched, half.cases()):
+        key = case["library"], case["variant"], case["dtype"]
+        if key not in found or found[key][1]:
+            codes = qc.apply(half.x_of(case).float(), half.scheme_of(case)).codes
+            same = np.array_equal(codes.numpy(), half.recorded(case, "codes"))
+            if key not in found or not same:
+                found[key] = case, same
+    return found
+
+
+def _problem(case, x):
+    """In words, what is wrong with the best match of recorded codes to x; empty if nothing is."""
+    own, wanted, codes = half.x_of(case), half.scheme_of(case), half.recorded(case, "codes")
+    best = match(x, codes).candidates[0]
+    told = answer(best, own.numel(), own.dim())
+
+    def rules(scheme):
+        block = qc.block_shape(scheme.granularity, tuple(own.shape))
+        return scheme.convention.name, scheme.format, scheme.symmetric, block
+
+    if best.differing or best.corruption or best.dtype != own.dtype:
+        return told
+    if rules(wanted) not in map(rules, best.schemes):
+        return f"{wanted} is not in {[str(s) for s in best.schemes]}"
+    if not np.array_equal(reproduce(best.given(x), wanted, best.corruption).numpy(), codes):
+        return f"{wanted} does not reproduce the codes"
+    named = best.scheme.format != wanted.format or case["library"] in told
+    dtype = "float32" if case["library"] == "hqq" else case["dtype"]
+    told_dtype = (
+        case["library"] == "onnxruntime" or f"computed in {dtype}" in told or f"codes in {dtype}" in told
+    )
+    return "" if named and told_dtype else told
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("pasted", "every"), [(False, 1), (True, 5), pytest.param(True, 1, marks=pytest.mark.slow)]
+)
+def test_library_and_dtype_are_found_again(pasted, every):
+    """``pasted``: x has its numbers as float32; where float32 gives the codes too, nothing tells the dtype."""
+    cases = [case for case, same in recorded().values() if not (pasted and same)]
+    if not pasted:
+        assert {case["library"] for case in cases} == set(LIBRARIES)
+    problems = {
+        case["id"]: _problem(case, half.x_of(case).float() if pasted else half.x_of(case))
+        for case in cases[::every]
+    }
+    assert not {name: problem for name, problem in problems.items() if problem}
+
+
+def _sample():
+    return torch.randn(16, 32, generator=torch.Generator().manual_seed(4))
+
+
+def test_x_is_rounded_where_nothing_else_gives_the_codes():
+    x, scheme = _sample(), qc.Scheme.parse("int8 per_channel(0) compressed_tensors")
+    codes = qc.apply(x.bfloat16(), scheme).codes
+    best = match(x, codes).candidates[0]
+    changed = int((x.bfloat16().float() != x).sum())
+    assert (best.dtype, best.converted, best.differing) == (torch.bfloat16, changed, 0)
+    assert answer(best, 512, 2) == (
+        "All 512 integers are compressed-tensors int8 symmetric, one scale per row (axis 0), computed in bfloat16, "
+        f"after {changed} values of x were rounded to bfloat16."
+    )
+
+
+def test_codes_of_float32_numbers_are_told_of_a_tensor_in_half_precision():
+    x = _sample().to(torch.float16)
+    codes = qc.apply(x.float(), qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
+    assert not torch.equal(
+        codes, qc.apply(x, qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
+    )
+    best = match(x, codes).candidates[0]
+    assert (best.converted, best.differing) == (None if best.dtype == torch.float16 else 0, 0)
+    assert answer(best, 512, 2).endswith("one scale per row (axis 0), computed in float32.")
+
+
+def test_codes_that_differ_are_compared_with_those_of_the_dtype():
+    x, scheme = _sample().bfloat16(), qc.Scheme.parse("int8 per_channel(0) torchao")
+    codes = qc.apply(x, scheme).codes.clone()
+    codes[3, 5] += 9
+    best = match(x, codes).candidates[0]
+    assert (best.dtype, best.differing) == (torch.bfloat16, 1)
+    (cell,) = explain_candidate(x, codes, best).cells
+    assert (cell.index, cell.got, cell.expected) == ((3, 5), int(codes[3, 5]), int(codes[3, 5]) - 9)
+
+
+def test_other_dtypes_are_tried_only_where_float32_fails():
+    x = _sample()
+    codes = qc.apply(x, qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
+    for given in (codes, codes.T, torch.where(codes < 0, codes + 256, codes.to(torch.int16))):
+        *steps, last = match_steps(x, given)
+        assert last.matches.exact
+        assert not any("other dtypes" in step.what for step in steps)
+        assert {(c.dtype, c.converted) for c in last.matches.candidates} == {(torch.float32, None)}
