@@ -21,14 +21,14 @@ def along(rank: int, axis: int) -> str:
     return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
 
 
-def joined(items: Sequence[str]) -> str:
+def joined(items: Sequence[str], last_by: str = "and") -> str:
     """Write a list as in a sentence.
 
     >>> joined(["3", "5", "6"])
     '3, 5 and 6'
     """
     *most, last = items
-    return f"{', '.join(most)} and {last}" if most else last
+    return f"{', '.join(most)} {last_by} {last}" if most else last
 
 
 def printable(text: str, most: int = 200) -> str:

@@ -9,7 +9,7 @@ from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, P
 from quantcore.matching.record import Candidate, precisions
 from quantcore.notation import write_call
 from quantcore.scheme import Scheme
-from quantcore.wording import along, count, sentence
+from quantcore.wording import along, count, joined, sentence
 
 
 def answer(candidate: Candidate, elements: int, rank: int) -> str:
@@ -26,7 +26,7 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
     """
     made, differing = rules_of(candidate, rank), candidate.differing
     if computed_in(candidate):  # libraries that agree in float32 differ in half precision
-        made = f"{' or '.join(_libraries(candidate))} {made}"
+        made = f"{joined(_libraries(candidate), 'or')} {made}"
     wrong = [*candidate.corruption.told, *(sentence(note) for note in candidate.notes)]
     if not differing:
         if not wrong:

@@ -69,6 +69,22 @@ def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
     assert "hqq" not in words
 
 
+def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype():
+    scheme = qc.Scheme.parse("int8 per_tensor torchao")
+    codes = qc.apply(torch.as_tensor(sample()).bfloat16(), scheme).codes.to(torch.int64)
+    assert not torch.equal(codes, codes_of(str(scheme)))
+    made = "torchao, compressed-tensors or optimum-quanto int8 symmetric, one scale, computed in bfloat16"
+    at = paste(opened(dtype="bfloat16"), typed(codes))
+    assert results(at)["Rules"][0] == "int8 symmetric, one scale, computed in bfloat16"
+    assert said(at.success) == [f"All 16 integers are {made}."]
+    at = paste(opened(), typed(codes))
+    assert said(at.success) == [f"All 16 integers are {made}, after 16 values of x were rounded to bfloat16."]
+    opening = next(button for button in at.button if button.label == "Open in Explore")
+    assert opening.help.endswith(" and the tensor's dtype to bfloat16")
+    assert at.session_state["dtype"] == "float32"
+    assert opening.click().run().session_state["dtype"] == "bfloat16"
+
+
 def test_the_mistake_comes_first():
     """Ties at half a step of 0.25, rounded up; 31.75 sets the scale."""
     x = np.array([[0.125, 0.375], [-0.125, -0.375], [0.625, -31.75]])

@@ -93,15 +93,21 @@ def test_x_is_rounded_where_nothing_else_gives_the_codes():
     )
 
 
-def test_codes_of_float32_numbers_are_told_of_a_tensor_in_half_precision():
-    x = _sample().to(torch.float16)
-    codes = qc.apply(x.float(), qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
-    assert not torch.equal(
-        codes, qc.apply(x, qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
-    )
-    best = match(x, codes).candidates[0]
-    assert (best.converted, best.differing) == (None if best.dtype == torch.float16 else 0, 0)
+def test_libraries_that_compute_in_float32_are_told_of_a_tensor_in_half_precision():
+    x, scheme = _sample().to(torch.float16), qc.Scheme.parse("int8 per_channel(0) torch.fake_quantize")
+    best = match(x, qc.apply(x, scheme).codes).candidates[0]
+    assert (best.dtype, best.converted, best.differing) == (torch.float16, None, 0)
+    assert scheme in best.schemes
     assert answer(best, 512, 2).endswith("one scale per row (axis 0), computed in float32.")
+
+
+def test_a_tensor_in_half_precision_may_have_been_converted_to_the_other():
+    x = _sample().bfloat16()
+    codes = qc.apply(x.half(), qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
+    best = match(x, codes).candidates[0]
+    assert (best.dtype, best.differing) == (torch.float16, 0)
+    assert best.converted == int((x.half().float() != x.float()).sum())
+    assert "computed in float16" in answer(best, 512, 2)
 
 
 def test_codes_that_differ_are_compared_with_those_of_the_dtype():
