@@ -41,10 +41,6 @@ class Kernel:
     unrounded: Expression
     added: Expression | None = None
 
-    def rounded(self, round_: Rounding = half_even) -> Expression:
-        """Return what is rounded, after rounding."""
-        return _rounded(self, round_)
-
     def code(self, round_: Rounding = half_even) -> Expression:
         """Return the code before clamping."""
         return _code(self, round_)
@@ -86,11 +82,6 @@ class Kernel:
         """x / s or x · (1/s), without z."""
         return without(self.unrounded, "½", "z")
 
-    @cached_property
-    def divided(self) -> Expression:
-        """The quotient, of x - z if z is subtracted first."""
-        return without(self.unrounded, "½") if self.subtracts else self.quotient
-
     @property
     def inverse(self) -> bool:
         """Whether x is multiplied by 1/s instead of divided by s."""
@@ -123,13 +114,8 @@ class Kernel:
 
 
 @lru_cache(maxsize=64)
-def _rounded(kernel: Kernel, round_: Rounding) -> Expression:
-    return rounded(round_)(kernel.unrounded)
-
-
-@lru_cache(maxsize=64)
 def _code(kernel: Kernel, round_: Rounding) -> Expression:
-    found = _rounded(kernel, round_)
+    found = rounded(round_)(kernel.unrounded)
     return found if kernel.added is None else found + kernel.added
 
 

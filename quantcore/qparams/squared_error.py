@@ -170,7 +170,8 @@ def _takes_steps(errors: "BlockErrors") -> bool:
         and c.coding.overflow == "saturate"
         and c.coding.rounding in NEAREST
         and c.zero_point.zero_point_form in ("integer", "float_rounded")
-        and not (c.storage.e8m0_min_as or c.storage.min_divisor)
+        and not (c.storage.e8m0_min_as or c.storage.min_divisor or c.coding.clamp_min)
+        and c.scale.divisor == 1
     )
 
 

@@ -235,7 +235,7 @@ def _check_supported(result: Quantized) -> None:
         what = "uses codes chosen by its search"
     elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
         what = "computes codes with scales that differ from the stored ones"
-    elif result.dequantizer.program.lines[0].of is not DECODINGS["scaled"] or result.params.center is not None:
+    elif result.dequantizer.name or convention.zero_point.is_min or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
     else:
         return
