@@ -23,11 +23,11 @@ from pages.serving import guard
 from quantcore import tensors
 
 CODE = "s = x.abs().max() / 127\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)"
-LIMITS = guard.GuestLimits(60, 1 << 30, 1 << 30)
+WORK = guard.GuestWork("The work", "do less", 60, 1 << 30, 1 << 30)
 
 
 def _asked(name: str, value: object, blobs: list[bytes]) -> Callable[[], object]:
-    return lambda: guard.ask(name, value, blobs, subject="The work", remedy="do less", limits=LIMITS)
+    return lambda: guard.ask(name, value, blobs, work=WORK)
 
 
 def _median(work: Callable[[], object], times: int) -> float:

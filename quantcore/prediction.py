@@ -1,7 +1,7 @@
 """Questions about a scheme's arithmetic: marks for answers, and tensors to practice on.
 
-A wrong answer to "which code, scale or zero point?" is explained by repeating the arithmetic with one step wrong, for each
-of `quantcore.mistakes.MISTAKES`, until one gives what was typed.
+A wrong answer to "which code, scale or zero point?" is explained by repeating the arithmetic with one step
+wrong, for each of `quantcore.mistakes.MISTAKES`, until one gives what was typed.
 
 >>> from quantcore import INT4, Fixed, Scheme, apply
 >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
@@ -48,9 +48,9 @@ Place = tuple[int, ...]
 class Mark:
     """The mark of one answer.
 
-    ``kind``: "right", "blank", "not a number", "too few digits" (of a scale), "not an integer", a likely error, or
-    "wrong" where none explains it; ``sentence``: what went wrong, with the numbers, empty if nothing did;
-    ``answer``: the right answer.
+    ``kind``: "right", "blank", "not a number", "too few digits" (of a scale), "not an integer", a likely
+    error, or "wrong" where none explains it; ``sentence``: what went wrong, with the numbers, empty if
+    nothing did; ``answer``: the right answer.
     """
 
     typed: str
@@ -67,16 +67,17 @@ class Mark:
 def mark(result: Quantized, asked: str, places: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
     """Mark what was typed as codes of elements, or as scales or zero points of blocks.
 
-    Where several wrong steps give the same answer, the one that explains the most answers is named. Of a scale, 3
-    significant digits are enough.
+    Where several wrong steps give the same answer, the one that explains the most answers is named. Of a
+    scale, 3 significant digits are enough.
 
     Args:
-        asked: "codes" (``places`` are elements), "scale" or "zero_point" (they are blocks, positions in block form).
+        asked: "codes" (``places`` are elements), "scale" or "zero_point" (they are blocks, positions in block
+            form).
 
     Raises:
-        QuantError: the format is not an integer format; scale and zero point were given, so that there is nothing to
-            predict; the convention's zero points are not integers; blocks cross row boundaries; or the numbers of
-            answers and places differ.
+        QuantError: the format is not an integer format; scale and zero point were given, so that there is
+            nothing to predict; the convention's zero points are not integers; blocks cross row boundaries; or
+            the numbers of answers and places differ.
     """
     _check(result, asked, places, typed)
     found = []
@@ -90,7 +91,7 @@ def mark(result: Quantized, asked: str, places: Sequence[Place], typed: Sequence
 
 
 def usual_answers(result: Quantized, asked: str, place: Place) -> list[str]:
-    """Return the answers that people usually give: the right one and those of likely errors, in order of their size.
+    """Return the usual answers: the right one and those of likely errors, in order of their size.
 
     Args:
         asked: "codes" (``place`` is an element), or "scale" or "zero_point" (it is a block).
@@ -205,7 +206,7 @@ def _within_last_digit(value: Decimal, right: float, units: float = 0.5) -> bool
 
 @dataclass(frozen=True)
 class Practice:
-    """``x``: float32 of shape (4, 6); ``low``, ``high``: the range that gives exactly ``scale`` and ``zero_point``."""
+    """``x``: float32, (4, 6); ``low``, ``high``: the range that gives exactly scale and zero point."""
 
     x: npt.NDArray[np.float32]
     low: float

@@ -9,16 +9,17 @@ from quantcore.scheme import Scheme, facts_of
 
 # The choices whose effect is the same in all blocks if the range is fixed
 _OF_RANGE = {
-    "zero_in_range", "widen_to_eps", "min_range", "range_overflow", "scale_precision", "eps", "eps_replacement",
-    "zero_point_order", "zero_point_precision", "zero_point_scale", "replaced_zero_point", "nan_zero_point",
+    "zero_in_range", "widen_to_eps", "min_range", "range_overflow", "scale_precision", "eps",
+    "eps_replacement", "zero_point_order", "zero_point_precision", "zero_point_scale",
+    "replaced_zero_point", "nan_zero_point",
 }  # fmt: skip
 
 
 def differences(scheme: Scheme) -> list[str]:
     """Return one short phrase for each choice in which this scheme's convention differs from the textbook.
 
-    Choices that can't change a number of this scheme are left out: asymmetric choices of a symmetric scheme, or
-    a kernel that gives the codes of x / s because every scale is a power of two. For quantized scales, the
+    Choices that can't change a number of this scheme are left out: asymmetric choices of a symmetric scheme,
+    or a kernel that gives the codes of x / s because every scale is a power of two. For quantized scales, the
     differences of their convention follow as "for the scales, …".
 
     >>> differences(Scheme.parse("int8 torchao"))[:2]

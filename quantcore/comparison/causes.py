@@ -1,4 +1,4 @@
-"""Why two results differ: which choices change scales and zero points, by replaying `parameters`, and which values are ties."""
+"""Why two results differ: the choices that change scales and zero points, replayed, and the ties."""
 
 import dataclasses
 import itertools
@@ -28,7 +28,7 @@ def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
 
 
 def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
-    """Return the index of each element's block in the flattened grid; ``flat``: indices into the flattened x."""
+    """Return the index of each element's block in the flattened grid; ``flat``: indices into flattened x."""
     index = np.unravel_index(flat.numpy(), result.blocked_shape) if result.blocked_shape else ()
     place = tuple(i // extent for i, extent in zip(index, result.block, strict=True))
     found = np.ravel_multi_index(place, result.blocks.grid) if place else np.zeros(len(flat), np.int64)
@@ -38,8 +38,8 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
     """Return, for each block, the smallest set of b's choices that turns a's parameter into b's.
 
-    Each block has an index into the list of sets. The first set is empty: the parameters are equal, or come from more
-    than a range (given, searched, adjusted). The second is None: the ranges themselves differ.
+    Each block has an index into the list of sets. The first set is empty: the parameters are equal, or come
+    from more than a range (given, searched, adjusted). The second is None: the ranges themselves differ.
     """
     place = torch.zeros(len(blocks), dtype=torch.int64)
     sets: list[Choices] = [(), None]
@@ -122,10 +122,10 @@ def _equal(first: Tensor, second: Tensor) -> Tensor:
 
 
 def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
-    """Return for each element whether both values lie next to a tie that both libraries would round to nearest.
+    """Return for each element whether both values lie next to a tie that both libraries round to nearest.
 
-    `TIE`: and one of them is a tie; `PARITY`: both are, and an odd z, added before rounding or after, changes which
-    neighbor is even; `NEAR`: neither is; `NO_TIE`: they do not.
+    `TIE`: and one of them is a tie; `PARITY`: both are, and an odd z, added before rounding or after, changes
+    which neighbor is even; `NEAR`: neither is; `NO_TIE`: they do not.
     """
     near = torch.ones(len(flat), dtype=torch.bool)
     ties, odd = [], near
@@ -134,7 +134,8 @@ def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
         shift = result.params.zero_point.reshape(-1)[blocks_of(result, flat)]
         away = _away(result, values)
         size = torch.maximum(values.abs(), shift.abs().to(torch.float32)).clamp(min=1.0)
-        near = near & (away <= (2 * ROUNDING * size).clamp(max=0.25))  # the quotient is at most twice as large
+        most = (2 * ROUNDING * size).clamp(max=0.25)  # the quotient is at most twice as large
+        near = near & (away <= most)
         ties.append(away == 0)
         odd = odd & (shift % 2 == 1)
     kinds = torch.where(ties[0] | ties[1], TIE, NEAR)
@@ -152,7 +153,8 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     numbers = {"x": result.x.reshape(-1)[flat], "s": scale, "z": shift, "mean": params.center}
     if params.inverse is not None:
         numbers["1/s"] = params.inverse.reshape(-1)[block]
-    program = code_program(result.scheme.format, convention, stored=params.raw is not None and params.inverse is None)
+    stored = params.raw is not None and params.inverse is None
+    program = code_program(result.scheme.format, convention, stored=stored)
     found: Tensor = program.write("u", numbers, torch.empty(len(flat)))
     return found
 

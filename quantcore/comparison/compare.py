@@ -1,8 +1,8 @@
 """Two libraries on one tensor and scheme: which codes differ, and why.
 
-The reason is found by replaying the arithmetic: the ingredients that differ (scale, zero_point, kernel, handling
-of NaN, …) are swapped one at a time and then in combination, and the smallest set that turns one library's code
-into the other's is the reason.
+The reason is found by replaying the arithmetic: the ingredients that differ (scale, zero_point, kernel,
+handling of NaN, …) are swapped one at a time and then in combination, and the smallest set that turns one
+library's code into the other's is the reason.
 """
 
 import dataclasses
@@ -30,10 +30,10 @@ MOST = 1 << 16  # differing elements that are analyzed
 class Reason:
     """Why some codes differ.
 
-    ``kind``: the reason in a word or two; ``ingredients``: what must be taken from b to turn a's codes into b's:
-    scale, zero_point, and choices of the record such as kernel; ``choices``: the choices of b's record that turn a's
-    scale and zero_point into b's; ``count``: number of elements; ``index``: the first of them; ``sentence``: the
-    reason, with the numbers of that element.
+    ``kind``: the reason in a word or two; ``ingredients``: what must be taken from b to turn a's codes into
+    b's: scale, zero_point, and choices of the record such as kernel; ``choices``: the choices of b's record
+    that turn a's scale and zero_point into b's; ``count``: number of elements; ``index``: the first of them;
+    ``sentence``: the reason, with the numbers of that element.
     """
 
     kind: str

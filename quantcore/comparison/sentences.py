@@ -86,7 +86,8 @@ def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
     elif ingredient == "scale" and values[0] == values[1]:
         name, values = "scale before it is quantized", [t.raw_scale for t in traces]
     what = f"{name} ({'; '.join(stakes)})" if stakes else name
-    return f"{what}: {' against '.join(f'{who} {number(v)}' for (who, _), v in zip(sides, values, strict=True))}"
+    told = [f"{who} {number(value)}" for (who, _), value in zip(sides, values, strict=True)]
+    return f"{what}: {' against '.join(told)}"
 
 
 def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str:

@@ -60,7 +60,7 @@ def library_table(
 
 
 def _report(result: Quantized, kept: list[tuple[Quantized, Report]]) -> Report:
-    """Return the report, reused from an earlier result of the same format with the same parameters and codes."""
+    """Return the report, or that of an earlier result of the same format, parameters and codes."""
     for other, known in kept:
         ours, theirs = ((r.params.scale, r.params.zero_point, r.codes) for r in (result, other))
         if all(map(torch.equal, ours, theirs)):

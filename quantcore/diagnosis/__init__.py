@@ -1,8 +1,8 @@
 """What is wrong with a result or could be better, with this tensor's numbers and a scheme that fixes it.
 
-A kind of finding is one function ``kind(context) -> Iterator[Finding]`` in one of `_MODULES`, whose decorator says all
-that is known about the kind; `KINDS` has them by name. A scheme is proposed only after it was computed on the same
-tensor and was better.
+A kind of finding is one function ``kind(context) -> Iterator[Finding]`` in one of `_MODULES`, whose decorator
+says all that is known about the kind; `KINDS` has them by name. A scheme is proposed only after it was
+computed on the same tensor and was better.
 """
 
 import math
@@ -40,7 +40,8 @@ from quantcore.quantization import Quantized
 
 # Findings of the same severity come in this order, and in that of their modules
 _MODULES = (
-    nonfinite, stored_scales, codes, outliers, ranges, bit_budget, blocks, alternatives, dtype, spare_bits, ties
+    nonfinite, stored_scales, codes, outliers, ranges, bit_budget, blocks, alternatives, dtype, spare_bits,
+    ties,
 )  # fmt: skip
 KINDS: dict[str, Kind] = {
     kind.name: kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, Kind)

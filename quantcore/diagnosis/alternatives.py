@@ -1,8 +1,8 @@
 """Schemes of the same bits and at most 5 % more storage that lose much less, where much is lost.
 
 They have any of the `granularities` and a range that may be narrower, are symmetric or not, and of the same
-library or the textbook. `better_scheme` estimates which are better, computes the best few, and proposes the best.
-`estimate` says how.
+library or the textbook. `better_scheme` estimates which are better, computes the best few, and proposes the
+best. `estimate` says how.
 """
 
 import dataclasses
@@ -82,7 +82,9 @@ def _written(
 
 
 @kind(
-    FindingExample("Scales along the wrong axis", _COLUMNS, "int4 per_channel(0)"), ("granularity", "cost"), finite=True
+    FindingExample("Scales along the wrong axis", _COLUMNS, "int4 per_channel(0)"),
+    ("granularity", "cost"),
+    finite=True,
 )
 def better_scheme(context: Context) -> Iterator[Finding]:
     """Find a scheme of the same bits and about the same storage that loses much less, where much is lost."""

@@ -43,8 +43,8 @@ def per_channel(context: Context) -> Iterator[Finding]:
     axis = best.scheme.granularity.axis
     more = best.bits_per_element / context.bits - 1
     yield per_channel.finding(
-        f"All elements share one scale. One per {along(len(context.shape), axis)}, {context.shape[axis]:,} in all, "
-        f"{gains(context.report.sqnr_db, best.sqnr_db)} for {percent(more)} more storage.",
+        f"All elements share one scale. One per {along(len(context.shape), axis)}, {context.shape[axis]:,} "
+        f"in all, {gains(context.report.sqnr_db, best.sqnr_db)} for {percent(more)} more storage.",
         **context.fixed_by(best),
         facts={"axis": axis, "channels": context.shape[axis], "more_storage": more},
     )

@@ -97,7 +97,9 @@ def tiny_block(context: Context) -> Iterator[Finding]:
     small = torch.zeros_like(nonzero) if replaced is None else nonzero & replaced
     if denormal.any() and context.scheme.rules.scale.is_power:  # a subnormal power of two is exact
         yield from _least_power(context, denormal)
-    elif denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
+    elif (
+        denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE
+    ):
         yield _needs_no_scale(context, context.scheme.format, denormal, float(scale[denormal][0]))
     elif denormal.any():
         lost = " underflows to 0, and so does every element"
@@ -106,8 +108,8 @@ def tiny_block(context: Context) -> Iterator[Finding]:
         yield _tiny(context, denormal, scale, f": the scale{lost}. Scale the tensor up first.")
     elif small.any():
         least = convention.scale.eps
-        words = f": the scale would be below {number(least)}, the minimum of {convention.library}, which uses {{}}"
-        words += " instead."
+        words = f": the scale would be below {number(least)}, the minimum of {convention.library}, "
+        words += "which uses {} instead."
         yield _tiny(context, small, params.scale, words, context.as_textbook, least=least)
     elif (raised := nonzero & _raised(context)).any():
         words = f", less than the minimum range of {convention.library}, which makes the scale {{}}."
@@ -141,8 +143,8 @@ def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor, first:
     """Report that bf16 has nearly the range of float32: its scale is subnormal if max|x| is below about 4."""
     lost = f"{number(first)}, is subnormal and has few significant bits" if first else "underflows to 0"
     return tiny_block.finding(
-        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the range to that{', ' if first else ' '}{lost}. "
-        "Set the scale to 1.",
+        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the range to "
+        f"that{', ' if first else ' '}{lost}. Set the scale to 1.",
         boxes_of(context, denormal),
         **context.fixed_by(context.best([context.changed(range_setting=Given(1.0))], BETTER_DB)),
         facts={"max": fmt.max, "scale": first, "blocks": int(denormal.sum())},

@@ -76,8 +76,8 @@ def wrapped(context: Context) -> Iterator[Finding]:
     fixes += [context.changed(convention=saturate, range_setting=MIN_MAX)]
     n = context.report.clipped
     yield wrapped.finding(
-        f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and silently wrapped "
-        f"around: {before:.0f} became {after} at {index(at)}.",
+        f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and "
+        f"silently wrapped around: {before:.0f} became {after} at {index(at)}.",
         tuple(cell(place) for place, _ in cells),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
         facts={"codes": n, "at": at, "before": before, "after": after},
@@ -148,12 +148,13 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
     place = tuple(int(i) for i in clamped.nonzero()[0])
     low, high, n = float(params.low[place]), float(params.high[place]), context.report.clipped
     yield zero_point_clamped.finding(
-        f"The range {number(low)}..{number(high)} excludes 0: its zero point would be {float(wanted[place]):.0f} but is "
-        f"clamped to {int(params.zero_point[place])}, so {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
+        f"The range {number(low)}..{number(high)} excludes 0: its zero point would be "
+        f"{float(wanted[place]):.0f} but is clamped to {int(params.zero_point[place])}, so "
+        f"{count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
         boxes_of(context, clamped),
         **context.fixed_by(context.best([context.changed(symmetric=True), context.as_textbook], BETTER_DB)),
-        facts={"low": low, "high": high, "wanted": float(wanted[place]), "zero_point": int(params.zero_point[place]),
-               "clipped": n, "blocks": int(clamped.sum())},
+        facts={"low": low, "high": high, "wanted": float(wanted[place]),
+               "zero_point": int(params.zero_point[place]), "clipped": n, "blocks": int(clamped.sum())},
     )  # fmt: skip
 
 
@@ -182,16 +183,18 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
     elif exact:
         why = f"{context.scheme.convention.library} stores another value instead of 0"
     yield zero_not_exact.finding(
-        f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
-        f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: {why}.",
+        f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) "
+        f"{'is' if zeros == 1 else 'are'} exactly 0 but {'dequantizes' if zeros == 1 else 'dequantize'} to "
+        f"|x̂| up to {number(worst)}: {why}.",
         tuple(cell(context.element(i)) for i in places),
         **_exact_at_zero(context, worst),
-        facts={"elements": zeros, "worst": worst} | ({} if params.center is None else {"mean": float(params.center)}),
+        facts={"elements": zeros, "worst": worst}
+        | ({} if params.center is None else {"mean": float(params.center)}),
     )
 
 
 def _inexact_zeros(context: Context) -> tuple[int, float, list[int]]:
-    """Return how many zeros of x are dequantized to another number, the largest |x̂| of them, and where the first are."""
+    """Return how many zeros become another number, the largest |x̂| of them, and where the first are."""
     x, many, worst, places = context.result.x.reshape(-1), 0, 0.0, list[int]()
     if not (x == 0).any():  # x̂ takes as much memory as x
         return many, worst, places
@@ -226,7 +229,9 @@ def _with_exact_zero(context: Context) -> list[Scheme]:
 
 @kind(
     FindingExample(
-        "Unsigned codes for negative numbers", Generated("normal", (8, 8)), "uint8 symmetric aimet.2024.Quantize"
+        "Unsigned codes for negative numbers",
+        Generated("normal", (8, 8)),
+        "uint8 symmetric aimet.2024.Quantize",
     ),
     ("mistakes", "negatives-lost"),
     severity="error",
@@ -260,11 +265,16 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
         name = "min" if context.scheme.rules.zero_point.is_min else "zero point"
         which = f" with {name} {number(_at_first(zero_point, lost))}"
     yield negatives_lost.finding(
-        f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(least)}, but {fmt}{which} has no "
-        f"code for values below 0: {becomes}.",
+        f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(least)}, but "
+        f"{fmt}{which} has no code for values below 0: {becomes}.",
         tuple(cell(at) for at in cells),
         **context.fixed_by(context.best(_with_negatives(context), BETTER_DB)),
-        facts={"elements": n, "lowest": least, "becomes": _at_first(lowest, lost), "zero_point": _at_first(zero_point, lost)},
+        facts={
+            "elements": n,
+            "lowest": least,
+            "becomes": _at_first(lowest, lost),
+            "zero_point": _at_first(zero_point, lost),
+        },
     )
 
 

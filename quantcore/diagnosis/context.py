@@ -40,8 +40,8 @@ class Alternative:
 class Context:
     """A result with its report and statistics.
 
-    ``unfit``: whether a result has a finding of severity error, so that its scheme fixes nothing; without it, no other
-    scheme is tried.
+    ``unfit``: whether a result has a finding of severity error, so that its scheme fixes nothing; without it,
+    no other scheme is tried.
     """
 
     result: Quantized
@@ -203,7 +203,7 @@ class Context:
         return tuple((a, a + 1) for a in first)
 
     def trial(self, scheme: Scheme) -> Alternative | None:
-        """Compute another scheme; None if it does not fit the tensor, its library does not support it, or it is no fix.
+        """Compute another scheme; None if it does not fit x, its library refuses it, or it is no fix.
 
         A scheme that would have a finding of severity error itself fixes nothing.
         """
@@ -223,7 +223,7 @@ class Context:
         return Alternative(scheme, sqnr(result), bits_per_element(result.computed, self.shape))
 
     def storage_of(self, scheme: Scheme) -> float:
-        """Return bits per element of a scheme; infinite if it does not fit the shape, or its library refuses it."""
+        """Return bits per element of a scheme; infinite if it does not fit x, or its library refuses it."""
         try:
             return bits_per_element(scheme.in_dtype(self.result.dtype), self.shape)
         except QuantError:

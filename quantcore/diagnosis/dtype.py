@@ -27,12 +27,14 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 @kind(
-    FindingExample("Codes computed in bfloat16", Generated("normal", (16, 64)), "int8 per_channel(0) torchao", "bfloat16"),
+    FindingExample(
+        "Codes computed in bfloat16", Generated("normal", (16, 64)), "int8 per_channel(0) torchao", "bfloat16"
+    ),
     ("error", "sqnr"),
     finite=True,
 )
 def half_precision(context: Context) -> Iterator[Finding]:
-    """Find what computing in the dtype of x costs, if it is half precision: the scheme computed in float32 is better."""
+    """Find what computing in half precision costs: the scheme computed in float32 is better."""
     result, rules = context.result, context.result.computed.rules
     own = {part: changes for part in _PARTS if (changes := _in_float32(rules, part))}
     if result.dtype.itemsize != 2 or not own:
@@ -46,11 +48,13 @@ def half_precision(context: Context) -> Iterator[Finding]:
         for part, changes in own.items()
     }
     worst = next((part for part, one in alone.items() if one and one[1] - now >= MOST * (then - now)), "")
-    dtype, differ = str(result.dtype).removeprefix("torch."), int(torch.count_nonzero(found.codes != result.codes))
+    dtype = str(result.dtype).removeprefix("torch.")
+    differ = int(torch.count_nonzero(found.codes != result.codes))
     most = f" (most in the {worst})" if worst and len(own) > 1 else ""
     yield half_precision.finding(
-        f"Computing {joined(list(own))} in {dtype}, as {context.scheme.convention.name} does, costs precision{most}: in float32, "
-        f"{differ:,} of {count(result.codes.numel(), 'code')} differ and the SQNR is {decibels(then)}, not {decibels(now)}. "
+        f"Computing {joined(list(own))} in {dtype}, as {context.scheme.convention.name} does, costs "
+        f"precision{most}: in float32, {differ:,} of {count(result.codes.numel(), 'code')} differ and the "
+        f"SQNR is {decibels(then)}, not {decibels(now)}. "
         "Quantize x.float() and cast the values back.",
         severity="warning" if then - now >= BETTER_DB else "note",
         facts={"dtype": dtype, "worst": worst, "differ": differ, "then_db": then, "now_db": now},
@@ -64,7 +68,7 @@ def _in_float32(rules: Convention, part: str) -> dict[str, Any]:
 
 
 def _computed(result: Quantized, scheme: Scheme) -> tuple[Quantized, float] | None:
-    """Return x quantized as float32, and the SQNR in dB of its values cast to the dtype of x; None if that is refused."""
+    """Return x quantized as float32, and the SQNR in dB in the dtype of x; None if that is refused."""
     try:
         found = apply_quietly(result.x, scheme)
     except QuantError:

@@ -1,8 +1,9 @@
 """A fast estimate of the error that a scheme leaves: exact ranges of blocks, errors of drawn elements.
 
-Up to `DRAWN` elements are drawn as a grid of indices along each axis, so that the blocks they lie in, and nothing
-else, must be read to know their ranges exactly. Ranges taken from a sample would be too narrow, and would flatter
-the granularities with the largest blocks. The arithmetic is the textbook's, whatever the library.
+Up to `DRAWN` elements are drawn as a grid of indices along each axis, so that the blocks they lie in, and
+nothing else, must be read to know their ranges exactly. Ranges taken from a sample would be too narrow, and
+would flatter the granularities with the largest blocks. The arithmetic is the textbook's, whatever the
+library.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,8 @@ from quantcore.granularity import Granularity, PerTensor, Shape, block_shape
 Array = npt.NDArray[np.float32]
 DRAWN = 1 << 12  # elements
 RUN = 8  # neighbours along the last axis that are drawn together
-# fractions of the min-max range that are tried; of few elements more, since of few codes each fraction differs
+# fractions of the min-max range that are tried; of few elements more, since of few codes each fraction
+# differs
 SHRINKS = np.array((1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.22, 0.15, 0.1), np.float32)
 FEW = 1 << 10  # elements
 FINE = np.linspace(1, 0, 32, endpoint=False, dtype=np.float32)
@@ -30,8 +32,8 @@ _TINY = np.finfo(np.float32).tiny
 class Estimate(NamedTuple):
     """Mean squared error of drawn elements under the min-max range and under narrower ones.
 
-    ``shrink``: the fraction of the range with the least error, the same for all blocks. ``searched``: the error with a
-    fraction for each block, where all elements are drawn, else with ``shrink``.
+    ``shrink``: the fraction of the range with the least error, the same for all blocks. ``searched``: the
+    error with a fraction for each block, where all elements are drawn, else with ``shrink``.
     """
 
     granularity: Granularity
@@ -51,7 +53,7 @@ class Drawn:
         self.values: Array = _selected(x, self.places).cpu().numpy().ravel()
 
     def range(self, granularity: Granularity) -> tuple[Array, Array]:
-        """Return the lowest and the highest element of each drawn element's block, both of shape (drawn,) or (1,)."""
+        """Return the lowest and highest element of each drawn element's block, of shape (drawn,) or (1,)."""
         if isinstance(granularity, PerTensor):
             return self.bounds[:1], self.bounds[1:]
         members, sizes, inverse = [], [], []
@@ -130,7 +132,9 @@ def _grid(fmt: Format, low: Array, high: Array, symmetric: bool) -> tuple[Array,
     """Return the min-max scale, and the lowest and highest code minus the zero point."""
     if symmetric:
         scale = np.maximum(np.maximum(-low, high) / np.float32(fmt.symmetric_max), _TINY)
-        ends = (fmt.qmin - fmt.middle, fmt.qmax - fmt.middle) if isinstance(fmt, IntFormat) else (-np.inf, np.inf)
+        ends = (-np.inf, np.inf)
+        if isinstance(fmt, IntFormat):
+            ends = (fmt.qmin - fmt.middle, fmt.qmax - fmt.middle)
         return scale, np.full(1, ends[0], np.float32), np.full(1, ends[1], np.float32)
     assert isinstance(fmt, IntFormat)
     low, high, steps = np.minimum(low, 0), np.maximum(high, 0), np.float32(fmt.qmax - fmt.qmin)

@@ -15,8 +15,8 @@ from quantcore.formats import CodebookFormat, FloatFormat
 from quantcore.scheme import Scheme
 from quantcore.tensors import DTYPES, Generated, generate, parse
 
-# Formats differ in what dequantizes a code: an integer minus an integer or a float zero_point, an integer plus a
-# minimum, or a table of values
+# Formats differ in what dequantizes a code: an integer minus an integer or a float zero_point, an integer
+# plus a minimum, or a table of values
 FAMILIES = ("integer", "float zero_point", "min", "float", "codebook")
 
 Find = Callable[[Context], Iterator[Finding]]
@@ -24,7 +24,7 @@ Find = Callable[[Context], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class FindingExample:
-    """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme; ``dtype``: of x."""
+    """``tensor``: numbers as text, or a generator's settings; ``scheme``: as text; ``dtype``: of x."""
 
     title: str
     tensor: str | Generated
@@ -41,11 +41,11 @@ class FindingExample:
 class Kind:
     """A kind of finding.
 
-    ``name``: `Finding.kind` of what ``find`` yields. ``example``: a tensor and a scheme that have it. ``lesson``: the
-    lesson and the step that explain it. ``follows``: kinds that it follows from: if one of them was found, it is left
-    out. ``impossible``: families of formats that can't have it, and why. ``finite``: whether it can be told of finite
-    tensors only, because the range or the SQNR of others is undefined. ``severity``: the worst that it may have;
-    a scheme with an error is not proposed.
+    ``name``: `Finding.kind` of what ``find`` yields. ``example``: a tensor and a scheme that have it.
+    ``lesson``: the lesson and the step that explain it. ``follows``: kinds that it follows from: if one of
+    them was found, it is left out. ``impossible``: families of formats that can't have it, and why.
+    ``finite``: whether it can be told of finite tensors only, because the range or the SQNR of others is
+    undefined. ``severity``: the worst that it may have; a scheme with an error is not proposed.
     """
 
     name: str

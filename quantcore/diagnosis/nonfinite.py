@@ -15,7 +15,8 @@ from quantcore.wording import count
 
 
 @kind(
-    FindingExample("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"), ("mistakes", "scale-in-float16")
+    FindingExample("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"),
+    ("mistakes", "scale-in-float16"),
 )
 def nan(context: Context) -> Iterator[Finding]:
     """Find NaN and infinity: in x, if the library accepts them, or in x̂ if the format can't represent x."""
@@ -37,8 +38,8 @@ def nan(context: Context) -> Iterator[Finding]:
     if context.finite and not notes:
         facts["value"] = float(x[int(places[0])])
         said = (
-            f"{count(n, 'element')} {'dequantizes' if n == 1 else 'dequantize'} to NaN or infinity{at}, where x is "
-            f"{number(facts['value'])}: {_why_not(context, int(places[0]))}."
+            f"{count(n, 'element')} {'dequantizes' if n == 1 else 'dequantize'} to NaN or infinity{at}, "
+            f"where x is {number(facts['value'])}: {_why_not(context, int(places[0]))}."
         )
     else:
         what = f"{count(n, 'element')} of x {'is' if n == 1 else 'are'} NaN or infinite{at}. "
@@ -59,7 +60,10 @@ def _nonfinite(values: Tensor) -> Tensor:
 def _why_not(context: Context, flat: int) -> str:
     """Say why the element at a flat index of x is not finite after dequantization."""
     block = context.blocks_of(flat)
-    for name, parameter in (("scale", context.result.scale), ("zero point", context.result.params.zero_point)):
+    for name, parameter in (
+        ("scale", context.result.scale),
+        ("zero point", context.result.params.zero_point),
+    ):
         found = float(parameter[block])
         if not math.isfinite(found):
             return f"the {name} of its block is {'NaN' if math.isnan(found) else number(found)}"

@@ -29,7 +29,7 @@ LOOK_AT = 64  # blocks with a large element that are checked, at most
 
 
 class _Channels(NamedTuple):
-    """Outlier channels among ``start..stop``, which share scales: indices, max |x| of these and of the others."""
+    """Outliers among channels ``start..stop``, which share scales; max |x| of these and of the others."""
 
     start: int
     stop: int
@@ -46,9 +46,8 @@ class _Channels(NamedTuple):
 )
 def outlier_channel(context: Context) -> Iterator[Finding]:
     """Find one or a few channels, much larger than the others, that set the scale that all share."""
-    if not (context.scheme.range_setting.ends_are_elements or context.scheme.range_setting.searches_codes) or isinstance(
-        context.scheme.granularity, PerFlatGroup
-    ):
+    setting, is_flat = context.scheme.range_setting, isinstance(context.scheme.granularity, PerFlatGroup)
+    if is_flat or not (setting.ends_are_elements or setting.searches_codes):
         return
     for axis in range(len(context.shape)):
         found = _outlier_channels(context, axis)
@@ -107,13 +106,21 @@ def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Ite
     run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
     again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
     yield outlier_channel.finding(
-        f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
-        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
-        f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
+        f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the "
+        f"scale of the others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} "
+        f"with {'them' if many else 'it'}, {decibels(without)} without.{again}",
         tuple(boxes[:MAX_BOXES]),
         **context.fixed_by(_finer(context)),
-        facts={"axis": axis, "channels": tuple(worst.places), "first": worst.first, "second": worst.second,
-               "among": (worst.start, worst.stop), "sqnr_with": now, "sqnr_without": without, "runs": len(found)},
+        facts={
+            "axis": axis,
+            "channels": tuple(worst.places),
+            "first": worst.first,
+            "second": worst.second,
+            "among": (worst.start, worst.stop),
+            "sqnr_with": now,
+            "sqnr_without": without,
+            "runs": len(found),
+        },
     )
 
 
@@ -126,11 +133,12 @@ def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float,
     others = torch.zeros(x.shape[axis], dtype=torch.bool, device=x.device)
     others[run.start : run.stop] = True
     others[run.places] = False
-    return _sqnrs(context, without_outliers, others.reshape([-1] + [1] * (x.dim() - axis - 1)).expand(x.shape))
+    others = others.reshape([-1] + [1] * (x.dim() - axis - 1)).expand(x.shape)
+    return _sqnrs(context, without_outliers, others)
 
 
 class _Far(NamedTuple):
-    """An element much larger than the others of its block: its index, and |x| and value of the next largest."""
+    """An element much larger than others of its block: its index, and |x| and value of the next largest."""
 
     place: tuple[int, ...]
     second: float
@@ -171,8 +179,15 @@ def outlier_element(context: Context) -> Iterator[Finding]:
         * (len(found) > 1),
         tuple(cell(f.place) for f in found),
         **context.fixed_by(_finer(context)),
-        facts={"value": value, "at": far.place, "second": far.second, "sqnr_with": now, "sqnr_without": without,
-               "blocks": len(found), "at_least": len(alone) > LOOK_AT},
+        facts={
+            "value": value,
+            "at": far.place,
+            "second": far.second,
+            "sqnr_with": now,
+            "sqnr_without": without,
+            "blocks": len(found),
+            "at_least": len(alone) > LOOK_AT,
+        },
     )
 
 

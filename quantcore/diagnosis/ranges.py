@@ -60,7 +60,8 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
     if not ((spent >= WASTED * fmt.available) & (spent < fmt.available)).all():
         return  # a given zero point may be anywhere
     setting = context.scheme.range_setting
-    asymmetric = context.changed(symmetric=False, range_setting=MIN_MAX if (setting.gives_parameters or setting.ends_are_given) else setting)
+    own = MIN_MAX if setting.gives_parameters or setting.ends_are_given else setting
+    asymmetric = context.changed(symmetric=False, range_setting=own)
     best, symmetric = context.best([asymmetric], SIDED_DB), context.report.sqnr_db
     if best is not None and best.scheme.range_setting != context.scheme.range_setting:
         # another range may gain most of it, and it is not the asymmetry that does
@@ -70,14 +71,23 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
         return
     if bool(positive.all()) or not bool(positive.any()):
         low, high = context.bounds
-        fact = f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {int(spent[0])} of "
+        fact = f"x lies between {number(low)} and {number(high)}, "
+        fact += f"but symmetric {fmt} spends {int(spent[0])} of "
         side = "below" if bool(positive[0]) else "above"
         fact += f"{fmt.available} codes on values {side} 0."
-        facts: dict[str, Any] = {"low": low, "high": high, "unused": int(spent[0]), "codes": fmt.available, "side": side}
+        facts: dict[str, Any] = {
+            "low": low,
+            "high": high,
+            "unused": int(spent[0]),
+            "codes": fmt.available,
+            "side": side,
+        }
     else:
         up, down = int(positive.sum()), int((~positive).sum())
-        fact = f"{count(up, 'block')} {'lies' if up == 1 else 'lie'} above 0 and {down:,} below, but symmetric {fmt} "
-        fact += f"spends {int(spent.sum()):,} of their {fmt.available * (up + down):,} codes on the other side."
+        fact = f"{count(up, 'block')} {'lies' if up == 1 else 'lie'} above 0 and {down:,} below, "
+        fact += f"but symmetric {fmt} "
+        codes = fmt.available * (up + down)
+        fact += f"spends {int(spent.sum()):,} of their {codes:,} codes on the other side."
         facts = {"above": up, "below": down, "unused": int(spent.sum()), "codes": fmt.available * (up + down)}
     yield one_sided.finding(
         f"{fact} An asymmetric range {gains(symmetric, best.sqnr_db)}"
@@ -101,17 +111,16 @@ def _one_sided_values(context: Context) -> Iterator[Finding]:
     wasted = int(((values < 0) if side == "below" else (values > 0)).sum())
     if not WASTED * len(values) <= wasted < len(values):
         return
-    plain = context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=MIN_MAX)
-    asymmetric = context.changed(
-        format=IntFormat(max(2, fmt.bits), signed=False), convention=TEXTBOOK, range_setting=MIN_MAX, symmetric=False
-    )  # fmt: skip
+    bits, usual = max(2, fmt.bits), {"convention": TEXTBOOK, "range_setting": MIN_MAX}
+    plain = context.changed(format=IntFormat(bits), **usual)
+    asymmetric = context.changed(format=IntFormat(bits, signed=False), symmetric=False, **usual)
     best, even = context.best([asymmetric], SIDED_DB), context.trial(plain)
     if best is None or even is None or not best.sqnr_db >= even.sqnr_db + SIDED_DB:
         return
     low, high = context.bounds
     yield one_sided.finding(
-        f"x lies between {number(low)} and {number(high)}, but {wasted} of the {len(values)} values of {fmt} are {side} 0. "
-        f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        f"x lies between {number(low)} and {number(high)}, but {wasted} of the {len(values)} values of "
+        f"{fmt} are {side} 0. Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
         facts={"low": low, "high": high, "unused": wasted, "codes": len(values), "side": side},
     )
@@ -136,8 +145,9 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
         return
     n = report.clipped
     yield clipped_too_much.finding(
-        f"{count(n, 'element')} ({percent(report.clipped_fraction)}) {'lies' if n == 1 else 'lie'} outside the range and "
-        f"{'is' if n == 1 else 'are'} clipped, which causes {percent(report.clipping_sse / report.sse)} of the squared error.",
+        f"{count(n, 'element')} ({percent(report.clipped_fraction)}) {'lies' if n == 1 else 'lie'} outside "
+        f"the range and {'is' if n == 1 else 'are'} clipped, which causes "
+        f"{percent(report.clipping_sse / report.sse)} of the squared error.",
         tuple(cell(at) for at, _ in outside(context)),
         **context.fixed_by(best),
         facts={"clipped": n, "of_error": report.clipping_sse / report.sse},
@@ -189,7 +199,8 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
 def codes_unused(context: Context) -> Iterator[Finding]:
     """Find a fixed or given range that is much wider than the data: most codes are never used."""
     fmt, report = context.scheme.format, context.report
-    if not (context.scheme.range_setting.ends_are_given or context.scheme.range_setting.gives_parameters) or report.clipped:
+    setting = context.scheme.range_setting
+    if report.clipped or not (setting.ends_are_given or setting.gives_parameters):
         return
     facts: dict[str, Any] = {}
     low: float

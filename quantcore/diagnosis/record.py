@@ -42,11 +42,11 @@ class Gain:
 class Finding:
     """Something that is wrong or could be better, with the numbers of this tensor.
 
-    ``severity``: "error" if the result is probably wrong, "warning" if about the same storage could give a smaller
-    error, "note" if worth knowing. ``boxes``: the affected elements, blocks or channels, at most `MAX_BOXES`, the
-    worst first or in order; empty for the whole tensor. ``fix``: a scheme that was computed and is better by
-    ``gain``; both None if no scheme fixes it. ``facts``: the numbers and names that the sentence is made from, at full
-    precision: numbers, texts, and tuples of them.
+    ``severity``: "error" if the result is probably wrong, "warning" if about the same storage could give a
+    smaller error, "note" if worth knowing. ``boxes``: the affected elements, blocks or channels, at most
+    `MAX_BOXES`, the worst first or in order; empty for the whole tensor. ``fix``: a scheme that was computed
+    and is better by ``gain``; both None if no scheme fixes it. ``facts``: the numbers and names that the
+    sentence is made from, at full precision: numbers, texts, and tuples of them.
     """
 
     kind: str

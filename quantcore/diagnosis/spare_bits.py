@@ -39,11 +39,15 @@ def spare_bits(context: Context) -> Iterator[Finding]:
     if best is None:
         return
     yield spare_bits.finding(
-        f"x uses only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {fmt.bits} "
-        f"are enough. SQNR: {decibels(report.sqnr_db)} with {fmt.bits} bits, {decibels(best.sqnr_db)} with "
-        f"{best.scheme.format.bits}.",
+        f"x uses only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead "
+        f"of {fmt.bits} are enough. SQNR: {decibels(report.sqnr_db)} with {fmt.bits} bits, "
+        f"{decibels(best.sqnr_db)} with {best.scheme.format.bits}.",
         fix=best.scheme,
         gain=Gain("bits per element", context.bits, best.bits_per_element),
-        facts={"codes_used": report.codes_used, "bits": best.scheme.format.bits,
-               "sqnr_db": report.sqnr_db, "sqnr_db_after": best.sqnr_db},
+        facts={
+            "codes_used": report.codes_used,
+            "bits": best.scheme.format.bits,
+            "sqnr_db": report.sqnr_db,
+            "sqnr_db_after": best.sqnr_db,
+        },
     )

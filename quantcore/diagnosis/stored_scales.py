@@ -30,8 +30,9 @@ LOST_DB = 3.0  # below this, next to nothing of the tensor is left
 class _Lost(NamedTuple):
     """Parameters that their format can't hold.
 
-    ``what``: "scale" or "min"; ``level``: as they are stored; ``wanted``, ``stored``: in block form; ``marked``: the blocks
-    concerned; ``too_large``: whether they exceed the largest value, otherwise they are too small.
+    ``what``: "scale" or "min"; ``level``: as they are stored; ``wanted``, ``stored``: in block form;
+    ``marked``: the blocks concerned; ``too_large``: whether they exceed the largest value, otherwise they are
+    too small.
     """
 
     what: str
@@ -75,14 +76,16 @@ def scale_out_of_range(context: Context) -> Iterator[Finding]:
         wanted, stored = float(lost.wanted[first]), float(lost.stored[first]) + 0.0
         fix = _fix(context, lost.level)
         yield scale_out_of_range.finding(
-            f"{_subject(context, lost, n)} too {'large' if lost.too_large else 'small'} for {lost.stored_in}{_next_to(lost)}: "
-            f"{name_of(context, lost.marked) if blocks > 1 else 'it'} needs {number(wanted)} and gets {number(stored)}. SQNR "
-            f"there: {decibels(before)}, with exact {_parameters(context)} {decibels(after)}.{_remedy(context, lost, fix)}",
+            f"{_subject(context, lost, n)} too {'large' if lost.too_large else 'small'} for "
+            f"{lost.stored_in}{_next_to(lost)}: {name_of(context, lost.marked) if blocks > 1 else 'it'} "
+            f"needs {number(wanted)} and gets {number(stored)}. SQNR there: {decibels(before)}, with exact "
+            f"{_parameters(context)} {decibels(after)}.{_remedy(context, lost, fix)}",
             boxes_of(context, lost.marked),
             severity="warning" if context.report.sqnr_db >= LOST_DB else "error",
             **context.fixed_by(fix),
             facts={"what": lost.what, "stored_in": lost.stored_in, "too_large": lost.too_large, "blocks": n,
-                   "of_blocks": blocks, "wanted": wanted, "stored": stored, "sqnr_stored": before, "sqnr_exact": after},
+                   "of_blocks": blocks, "wanted": wanted, "stored": stored,
+                   "sqnr_stored": before, "sqnr_exact": after},
         )  # fmt: skip
 
 
@@ -106,7 +109,8 @@ def _all_lost(context: Context) -> Iterator[_Lost]:
     assert result.params.raw is not None
     wanted = _wanted(scales)
     stored = scales.dequantized
-    fmt = scales.scheme.format  # whose largest relative error of rounding, within its normal range, is half a step
+    # its largest relative error of rounding, within its normal range, is half a step
+    fmt = scales.scheme.format
     coarse = max(COARSE, 2.0 ** -(fmt.mantissa + 1) if isinstance(fmt, FloatFormat) else 0.0)
     yield from _sides("scale", scales, wanted, stored, (stored - wanted).abs() > coarse * wanted.abs())
     if mins is not None:
@@ -138,7 +142,8 @@ def _sides(what: str, level: Quantized, wanted: Tensor, stored: Tensor, off: Ten
 def _next_to(lost: _Lost) -> str:
     """Say that, with a scale of their own, small ones are lost next to larger ones."""
     own = not lost.level.scheme.range_setting.gives_parameters
-    return f" next to larger {lost.what}s" if own and not lost.too_large and lost.level.params.scale.any() else ""
+    has_larger = own and not lost.too_large and lost.level.params.scale.any()
+    return f" next to larger {lost.what}s" if has_larger else ""
 
 
 def _sqnr_of_blocks(context: Context, marked: Tensor) -> tuple[float, float]:

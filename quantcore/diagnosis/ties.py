@@ -16,12 +16,15 @@ from quantcore.wording import count
 TIES = 0.01  # at least this fraction of the elements are ties
 _HALVES = ("half_even", "half_away", "half_up")  # rules that round to the nearest and differ in ties
 _RULES, _ORDERS = "rounding rules", "orders of operations"
-# The ties among the sampled elements, how they were rounded, and what would round them differently; nothing if too few
+# The ties among the sampled elements, how they were rounded, and what would round them differently; nothing
+# if too few
 _Ties = tuple[Tensor, str, tuple[str, ...]]
 
 
 @kind(
-    FindingExample("Numbers halfway between two codes", "100.5, -81.5, 8.5, 64.5\n-27.5, 40.5, 11, -6", "int8 given(1)"),
+    FindingExample(
+        "Numbers halfway between two codes", "100.5, -81.5, 8.5, 64.5\n-27.5, 40.5, 11, -6", "int8 given(1)"
+    ),
     ("scale", "code"),
     severity="note",
 )
@@ -49,8 +52,8 @@ def ties(context: Context) -> Iterator[Finding]:
     first = f" at {first}" if one else first and f", such as {first},"
     between = "codes" if context.scheme.format.has_zero_point else f"values of {context.scheme.format}"
     yield ties.finding(
-        f"{what}{first} {'lies' if one else 'lie'} exactly halfway between two {between} and {'is' if one else 'are'} rounded "
-        f"{way}; other {' or '.join(others)} give other codes.",
+        f"{what}{first} {'lies' if one else 'lie'} exactly halfway between two {between} and "
+        f"{'is' if one else 'are'} rounded {way}; other {' or '.join(others)} give other codes.",
         tuple(cells),
         facts={"elements": n, "of": len(tie), "way": way, "others": others},
     )
@@ -96,7 +99,8 @@ def _of_shifted(context: Context) -> _Ties:
     else:
         inverse = context.result.params.inverse
         blocks = context.sample[1]
-        exact = x * (torch.reciprocal(scale) if inverse is None else inverse[blocks].expand_as(x)) + zero_point
+        factor = torch.reciprocal(scale) if inverse is None else inverse[blocks].expand_as(x)
+        exact = x * factor + zero_point
     codes = _codes_taken(context).to(torch.float32)
     tie = (exact - exact.floor() == 0.5) & ((codes - exact).abs() == 0.5)
     if _few(tie):

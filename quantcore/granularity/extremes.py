@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quantcore.granularity.kinds import split_axes, to_blocks
 from quantcore.granularity.layout import Blocks
-from quantcore.numerics import CHUNK, like
+from quantcore.numerics import CHUNK, like, wide, widened
 
 _FAST_RUN = 32  # torch reduces shorter runs one by one
 _LARGE = 256  # elements of a block, from which it is cut
@@ -22,13 +22,13 @@ def ends(x: Tensor, blocks: Blocks, of_magnitude: bool = False, first: bool = Fa
         first: whether of two ends of equal magnitude the first is kept, and the other is 0.
     """
     blocked = blocks.view(x)
-    low, high = (torch.empty(blocks.grid, dtype=x.dtype, device=x.device) for _ in range(2))
+    low, high = (torch.empty(blocks.grid, dtype=wide(x.dtype), device=x.device) for _ in range(2))
     # the ends of a large block are those of its parts, which fit the cache
     in_parts = not first and blocks.count * _LARGE <= x.numel()
     if in_parts:
         low, high = low.fill_(math.inf), high.fill_(-math.inf)
     for region in blocks.regions(CHUNK, whole_blocks=not in_parts):
-        values = blocked[region.elements]
+        values = widened(blocked[region.elements])
         found = (magnitude(values, region.block) if of_magnitude else None) or extremes(values, region.block)
         if first:
             found = first_extreme(values, region.block, *found)

@@ -1,4 +1,4 @@
-"""What a search found, in words: which rules made these integers, the mistake first, and what was expected instead."""
+"""What a search found, in words: the mistake first, then which rules made these integers."""
 
 from dataclasses import astuple, replace
 
@@ -28,7 +28,8 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
         return f"{'. '.join(wrong)}; everything else is {made}."
     if 2 * differing >= elements:
         how = f" ({'; '.join(candidate.corruption.told).lower()})" if candidate.corruption else ""
-        return f"No rules that were tried make these integers: of {made}{how}, the closest, {differing:,} of {elements:,} differ."
+        closest = f"of {made}{how}, the closest, {differing:,} of {elements:,} differ"
+        return f"No rules that were tried make these integers: {closest}."
     differ = "differs" if differing == 1 else "differ"
     lead = f"{'. '.join(wrong)}. " if wrong else ""
     return f"{lead}{differing:,} of {elements:,} integers {differ}; all others are {made}."

@@ -116,7 +116,7 @@ class Evaluator:
         return any(v.scale_agrees for v in self.exact())
 
     def candidates(self, explained: bool = False) -> tuple[Candidate, ...]:
-        """Return the exact candidates, or else the nearest; with ``explained``, including the cells that differ."""
+        """Return the exact candidates, or else the nearest; ``explained``: with the cells that differ."""
         state = len(self.evaluations), explained
         if self._shown[0] != state:
             self._shown = state, self._candidates(explained)

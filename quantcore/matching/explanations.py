@@ -35,7 +35,7 @@ class NegativesLost(str):
 
 @dataclass(frozen=True, eq=False)
 class _Explained:
-    """A candidate that gives every code; ``codes`` on the axes of x, the other tensors one number per element."""
+    """A candidate that gives every code; ``codes`` on the axes of x, other tensors one number per element."""
 
     x: Tensor
     codes: Tensor
@@ -123,7 +123,8 @@ def _float16(t: _Explained) -> str:
     used = t.program.write("s", {"s": right})
     zero = int((used == 0).sum())
     if zero:
-        return f"{count(zero, 'scale')} {'underflows' if zero == 1 else 'underflow'} to 0 in float16, so x / scale is infinite"
+        verb = "underflows" if zero == 1 else "underflow"
+        return f"{count(zero, 'scale')} {verb} to 0 in float16, so x / scale is infinite"
     at = tuple(int(i) for i in (used != right).nonzero()[0]) if bool((used != right).any()) else ()
     return f"scale {right[at].item():.9g} is rounded to {used[at].item():.9g} in float16" if at else ""
 
@@ -153,7 +154,8 @@ def _kept(t: _Explained) -> str:
     n = int(outside.sum())
     first = int(outside.reshape(-1).nonzero()[0])
     verb = "lies" if n == 1 else "lie"
-    return f"{count(n, 'code')} {verb} outside {t.format}: {int(t.codes.reshape(-1)[first])} at {_place(t, first)}"
+    code = int(t.codes.reshape(-1)[first])
+    return f"{count(n, 'code')} {verb} outside {t.format}: {code} at {_place(t, first)}"
 
 
 def _negatives(t: _Explained) -> str:

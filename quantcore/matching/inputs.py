@@ -111,7 +111,8 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
         fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in sorted(counts.items())[:LISTED])
         fits += ", …" if len(counts) > LISTED else ""
         raise QuantError(
-            f"The {what} has {array.size:,} values, which matches no granularity of a tensor of shape {shape}; give {fits}."
+            f"The {what} has {array.size:,} values, which matches no granularity of a tensor of shape "
+            f"{shape}; give {fits}."
         )
     return torch.from_numpy(numbers)
 
@@ -119,7 +120,8 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
 def on_grid(values: Tensor, grid: Shape, shared: bool = False) -> Tensor | None:
     """Return given parameters in block form for a grid of blocks; None if they are not one per block.
 
-    Axes with one block may be left out; a flat list is in row-major order. ``shared``: one may be for all blocks.
+    Axes with one block may be left out; a flat list is in row-major order. ``shared``: one may be for all
+    blocks.
     """
     if shared and values.numel() == 1:
         return values.reshape(()).expand(grid)

@@ -43,9 +43,9 @@ Bounds = tuple[float, float]
 class DifferingElement:
     """The numbers of one element, including the mistakes of the corruption.
 
-    ``value``: what is rounded by ``rule``; ``unclamped``: the code before the clamp; ``added``: z if it is added after
-    rounding; ``lowest_used``: whether any given code is the format's lowest; ``beyond``: whether codes outside
-    the format are clamped, wrapped or kept.
+    ``value``: what is rounded by ``rule``; ``unclamped``: the code before the clamp; ``added``: z if it is
+    added after rounding; ``lowest_used``: whether any given code is the format's lowest; ``beyond``: whether
+    codes outside the format are clamped, wrapped or kept.
     """
 
     x: float
@@ -154,7 +154,8 @@ def _rounded(e: DifferingElement, value: str) -> tuple[str, str] | None:
             "tie",
             f"tie: {value} exactly; {rule} gives {_integer(made)}, the other neighbor is {_integer(e.own)}",
         )
-    shifted = e.value - e.z if e.kernel.shift_first and not e.kernel.subtracts else e.value  # before z is added to it
+    adds_z = e.kernel.shift_first and not e.kernel.subtracts
+    shifted = e.value - e.z if adds_z else e.value  # before z is added to it
     ulp = float(np.spacing(np.float32(max(abs(e.value), abs(shifted), 1e-30))))
     distance, where = abs(e.value - tie) / ulp, ""
     if distance <= _ULPS:

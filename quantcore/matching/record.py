@@ -25,10 +25,10 @@ class Candidate:
     """Schemes that give the codes, or most of them.
 
     ``scheme``: the simplest of them; ``same``: the others, with the same integers, scales and zero points;
-    ``corruption``: what went wrong (falsy if nothing did); ``differing``: how many codes differ; ``cells``: the first
-    of them; ``reasons``: how many per kind of reason; ``notes``: how a given scale and zero_point differ from the
-    scheme's; ``explanations``: what the mistakes did to these values, and other possible schemes, as sentences
-    without full stops.
+    ``corruption``: what went wrong (falsy if nothing did); ``differing``: how many codes differ; ``cells``:
+    the first of them; ``reasons``: how many per kind of reason; ``notes``: how a given scale and zero_point
+    differ from the scheme's; ``explanations``: what the mistakes did to these values, and other possible
+    schemes, as sentences without full stops.
     """
 
     scheme: Scheme

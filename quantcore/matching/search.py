@@ -47,8 +47,8 @@ from quantcore.scheme import PRESETS
 # Hypotheses evaluated on the whole tensor: those that fit the sample, and the nearest if none does
 MOST_FITTING, MOST_NEAR, STRIDE = 400, 40, 10
 FEW_NEAR = 12  # for large tensors
-# The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the range
-# does not include 0
+# The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the
+# range does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
 Step = Callable[[float], Iterator[Hypothesis]]
 Part = SearchTask | Step
@@ -113,7 +113,8 @@ class _Search:
     def _reading(self, corruption: Corruption) -> GivenCodes:
         codes = corruption.undo(self.evaluator.given)
         low, high = int(codes.min()), int(codes.max())
-        # sampled repeatedly, so it is made contiguous once; there are up to ten readings, so each is kept small
+        # sampled repeatedly, so it is made contiguous once; there are up to ten readings, so each is kept
+        # small
         kinds = (torch.int8, torch.int16, torch.int32)
         kind = next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
         return GivenCodes(corruption, codes.to(kind).contiguous(), tuple(likely_formats(codes)))
@@ -276,11 +277,11 @@ def _likeliest(reading: GivenCodes) -> GivenCodes:
 
 
 def known_mistakes(x: Tensor, codes: Tensor) -> tuple[KnownMistake, ...]:
-    """Return the cases of the lesson whose mistake gives these codes on x, unless the right code gives them too.
+    """Return the lesson's cases whose mistake gives these codes on x, unless the right code gives them too.
 
-    Codes alone may not show whether anything went wrong: unsigned codes of a symmetric range lose all negative values, by
-    mistake or because a library does it that way. A search stops at the scheme without a mistake, which is likelier, so the
-    known mistakes are run on the tensor separately.
+    Codes alone may not show whether anything went wrong: unsigned codes of a symmetric range lose all
+    negative values, by mistake or because a library does it that way. A search stops at the scheme without a
+    mistake, which is likelier, so the known mistakes are run on the tensor separately.
 
     Args:
         x: float32, any rank; nothing is tried on more than 2^20 elements.

@@ -1,7 +1,7 @@
-"""The usual mistakes of quantizers: what they do to scale, zero point, codes and values, and code that makes them.
+"""The usual mistakes of quantizers: what they do to numbers, and code that makes them.
 
-`MISTAKES` has one record each. `CASES` are quantizers that make one, each with its fix: run both on the same tensor and
-find the wrong cells.
+`MISTAKES` has one record each. `CASES` are quantizers that make one, each with its fix: run both on the same
+tensor and find the wrong cells.
 
 >>> from quantcore.mistakes import CASES, compare
 >>> compare(CASES["cast-without-clamp"]).wrong_cells.sum().item()
@@ -10,5 +10,6 @@ find the wrong cells.
 
 from quantcore.mistakes.answers import Answer, answers, right, traced, wrong
 from quantcore.mistakes.catalogue import CASES, IN_CODES, IN_SOURCE, MISTAKES
+from quantcore.mistakes.changed import Kinds, before_clamp, codes_of_values, program_of
 from quantcore.mistakes.lesson import Outcome, OutcomePair, SourceLine, compare, lines, run
 from quantcore.mistakes.record import STAGES, InCodes, InSource, Mistake, Stage, WorkedCase

@@ -17,7 +17,7 @@ Place = tuple[int, ...]
 
 
 class Answer(NamedTuple):
-    """A wrong answer: the mistake that gives it, what it is called, its value, and the sentence that explains it."""
+    """A wrong answer: the mistake that gives it, its name, the value, and the sentence that explains it."""
 
     mistake: Mistake
     kind: str
@@ -26,11 +26,11 @@ class Answer(NamedTuple):
 
 
 def answers(result: Quantized, asked: str, place: Place) -> Iterator[Answer]:
-    """Yield the wrong answers that one mistake gives; a mistake that gives the right answer anyway is left out.
+    """Yield the wrong answers that one mistake gives; one that gives the right answer anyway is left out.
 
     Args:
-        asked: "codes" for the code of the element at ``place``; "scale" or "zero_point" of the block at ``place``, a
-            position in block form.
+        asked: "codes" for the code of the element at ``place``; "scale" or "zero_point" of the block at
+            ``place``, a position in block form.
 
     >>> from quantcore import Scheme, apply
     >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
@@ -57,7 +57,7 @@ def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
 
 
 def traced(result: Quantized, asked: str, place: Place) -> Trace:
-    """Return the trace of the element at ``place`` or, if codes are not asked for, of a block's first element.
+    """Return the trace of an element, or of the first one of a block if codes are not asked for.
 
     Raises:
         QuantError: blocks cross row boundaries.

@@ -23,7 +23,7 @@ MAX_BLOCKS = 4096  # blocks whose parameters are tried in place of the right one
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """An element of a result, ``t``: its trace; or any element of a block, if the block's parameters are asked for."""
+    """An element of a result, or any of a block whose parameters are asked for; ``t``: its trace."""
 
     t: Trace
     result: Quantized
@@ -138,13 +138,15 @@ class Cell:
         yield float(scale.flatten()[0])
 
     def blocks(self) -> Iterator[tuple[tuple[int, ...], float, float]]:
-        """Yield position, scale and zero point of every block, the nearest first; nothing if there are too many."""
+        """Yield position, scale and zero point of each block, the nearest first; none of too many."""
         scales = self.result.scale
         if not 1 < scales.numel() <= MAX_BLOCKS:
             return
         numbers = scales.flatten().tolist(), self.result.params.zero_point.flatten().tolist()
         every = zip(np.ndindex(*scales.shape), *numbers, strict=True)
-        yield from sorted(every, key=lambda block: sum(abs(a - b) for a, b in zip(block[0], self.t.block, strict=True)))
+        yield from sorted(
+            every, key=lambda block: sum(abs(a - b) for a, b in zip(block[0], self.t.block, strict=True))
+        )
 
     @property
     def outside(self) -> str:

@@ -1,4 +1,4 @@
-"""The cases of the lesson, run on a tensor: which cells a mistake makes wrong, and which lines of source differ."""
+"""The cases of the lesson, run on a tensor: which cells are wrong, and which lines of source differ."""
 
 import difflib
 import inspect
@@ -42,9 +42,9 @@ class Outcome:
 class OutcomePair:
     """Both outcomes on one tensor ``x``; the masks have its shape.
 
-    ``outside``: codes of the wrong implementation that lie outside its format; ``too_far``: x̂ is further from x
-    than half a step of the right grid, and further than the right implementation's; ``hidden``: the error
-    computed afterwards is not the true error.
+    ``outside``: codes of the wrong implementation that lie outside its format; ``too_far``: x̂ is further
+    from x than half a step of the right grid, and further than the right implementation's; ``hidden``: the
+    error computed afterwards is not the true error.
     """
 
     x: Tensor
@@ -84,7 +84,8 @@ def run(implementation: Implementation, x: Tensor) -> Outcome:
         ) from None
     if not (x_hat.isfinite().all() and x.any()):
         raise QuantError(
-            "This code divides by 0 on this tensor, whose range has no width; choose a tensor whose values differ."
+            "This code divides by 0 on this tensor, whose range has no width; choose a tensor whose values "
+            "differ."
         )
     return Outcome(after, codes, scale.expand_as(x), x_hat, after - x_hat, x - x_hat)
 
@@ -111,7 +112,7 @@ def compare(case: WorkedCase, x: Tensor | None = None) -> OutcomePair:
 
 
 def lines(case: WorkedCase) -> tuple[list[SourceLine], list[SourceLine]]:
-    """Return the source of the wrong and the right implementation, lines that differ marked; names may differ."""
+    """Return the source of both implementations, lines that differ marked, but for the function's name."""
     sources = (_source(case.wrong), _source(case.right))
     matcher = difflib.SequenceMatcher(None, sources[0][1:], sources[1][1:], autojunk=False)
     same: tuple[set[int], set[int]] = ({0}, {0})

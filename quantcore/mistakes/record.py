@@ -24,9 +24,9 @@ Implementation = Callable[[Tensor], Parts]
 class InAnswers:
     """A wrong answer that somebody gives who computes one number.
 
-    ``kind``: what it is called ("rounding"); ``rank``: where several mistakes explain an answer, the lowest is named.
-    ``code``, ``scale``, ``zero_point``: what the mistake gives for a cell; the sentences on a scale are followed by how
-    it is computed.
+    ``kind``: what it is called ("rounding"); ``rank``: where several mistakes explain an answer, the lowest
+    is named. ``code``, ``scale``, ``zero_point``: what the mistake gives for a cell; the sentences on a scale
+    are followed by how it is computed.
     """
 
     kind: str
@@ -40,13 +40,14 @@ class InAnswers:
 class InCodes:
     """What shows in the codes of a tensor, which Match looks for.
 
-    ``rank``: 1 for the likeliest; ``title``: what it is called; ``sentence``: the same as a sentence without its full
-    stop. ``search``: "early" with what every library computes, by itself; "late" with handwritten arithmetic alone;
-    "own" where it has ranges or samples of its own. ``symmetric``: whether only symmetric schemes (True) or only others
-    (False) can have it.
+    ``rank``: 1 for the likeliest; ``title``: what it is called; ``sentence``: the same as a sentence without
+    its full stop. ``search``: "early" with what every library computes, by itself; "late" with handwritten
+    arithmetic alone; "own" where it has ranges or samples of its own. ``symmetric``: whether only symmetric
+    schemes (True) or only others (False) can have it.
 
-    What it changes: ``choices``: of the convention; or ``step``: a name of `programs.code_program`, and for a format its
-    result instead of the right one, which is computed from v, the code before the clamp, or from the right one itself.
+    What it changes: ``choices``: of the convention; or ``step``: a name of `programs.code_program`, and for a
+    format its result instead of the right one, which is computed from v, the code before the clamp, or from
+    the right one itself.
     """
 
     rank: int
@@ -62,9 +63,10 @@ class InCodes:
 class InSource:
     """What shows in the source of a quantizer.
 
-    ``title``: a short label; ``what``: what is wrong, and ``fix``: what to write instead, with facts of the case in
-    braces; ``repair``: which operation's repair gives the right codes, "scale", "round", "zero", "late" or "cast", "" if
-    that follows without a repair; ``certain``: False for what depends on the tensor; ``lesson``: if not the mistake's.
+    ``title``: a short label; ``what``: what is wrong, and ``fix``: what to write instead, with facts of the
+    case in braces; ``repair``: which operation's repair gives the right codes, "scale", "round", "zero",
+    "late" or "cast", "" if that follows without a repair; ``certain``: False for what depends on the tensor;
+    ``lesson``: if not the mistake's.
     """
 
     title: str
@@ -79,9 +81,9 @@ class InSource:
 class WorkedCase:
     """Two implementations of a quantizer: ``wrong`` and ``right`` take x and return codes, scale and x̂.
 
-    ``name``: in links; ``number``: its place in the lesson; ``hint``: what to look for before the answer is shown;
-    ``why``: what goes wrong; ``fix``: what the right implementation does; ``tensor``: the one that shows it, and where
-    that comes from; ``format``: the intended format of the codes.
+    ``name``: in links; ``number``: its place in the lesson; ``hint``: what to look for before the answer is
+    shown; ``why``: what goes wrong; ``fix``: what the right implementation does; ``tensor``: the one that
+    shows it, and where that comes from; ``format``: the intended format of the codes.
     """
 
     name: str
@@ -109,8 +111,9 @@ class WorkedCase:
 class Mistake:
     """A usual mistake.
 
-    ``name``: its key in `MISTAKES`; ``stage``: of the arithmetic; ``lesson``: the lesson and the step that explain it,
-    "" for the first; the steps of "mistakes" are `CASES`. ``cases``: sources that make it, with their fix.
+    ``name``: its key in `MISTAKES`; ``stage``: of the arithmetic; ``lesson``: the lesson and the step that
+    explain it, "" for the first; the steps of "mistakes" are `CASES`. ``cases``: sources that make it, with
+    their fix.
     """
 
     name: str

@@ -27,4 +27,4 @@ from quantcore.numerics.rounding import (
     rounding,
     takes_sum,
 )
-from quantcore.numerics.scratch import like, round_to, scratch
+from quantcore.numerics.scratch import like, round_to, scratch, wide, widened

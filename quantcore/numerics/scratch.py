@@ -40,6 +40,16 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     return scratch(place, values.shape, dtype, values.device)
 
 
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of memory for numbers of a dtype: float32 for those of 16 bits, else itself."""
+    return torch.float32 if dtype.itemsize == 2 else dtype
+
+
+def widened(values: Tensor) -> Tensor:
+    """Return numbers of 16 bits as float32 numbers of the same value, valid until this thread's next call."""
+    return like(values, "widened").copy_(values) if values.itemsize == 2 else values
+
+
 def round_to(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Round float32 numbers in place to numbers that ``dtype``, of 4 or 2 bytes, can represent."""
     return values if dtype == torch.float32 else values.copy_(like(values, "rounded", dtype).copy_(values))

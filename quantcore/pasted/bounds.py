@@ -27,7 +27,7 @@ class OverLimitError(QuantError):
 
 
 class StopError(Exception):
-    """A statement can't be evaluated further. ``refused``: it is outside what is evaluated; else it fails by itself."""
+    """A statement can't be evaluated further; ``refused``: none of its kind is, else it fails by itself."""
 
     def __init__(self, why: str, *, refused: bool = True):
         super().__init__(why)

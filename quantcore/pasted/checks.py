@@ -190,7 +190,7 @@ def _drops_fraction(val: Val) -> bool:
 
 
 def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
-    """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
+    """Yield what is wrong in (codes - zero point) · scale, and whether its type holds the difference."""
     steps = [s for s in q.back if s.op in SHIFTS]
     small = [s for s in steps if s.flow and s.bits <= SMALL]
     wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]

@@ -1,4 +1,4 @@
-"""What pasted code is given, and what it computes of it within its bounds: each value with the operation that made it.
+"""What pasted code is given and computes within its bounds: each value with the operation that made it.
 
 What can't be computed raises `StopError`; what exceeds its budget, `OverLimitError`.
 """
@@ -25,8 +25,8 @@ _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
 _BITS = re.compile(r"\w*bits?|bit_?width", re.I)
 _NO_TENSOR = re.compile(
-    r"\w*(min|max|low|high|level|size|dim|axis|eps|bound|limit|range|dtype|device|mode|name|path|file|config|args|model"
-    r"|group|block)\w*|lo|hi|[nkij]|lr|alpha|beta|gamma|self|cls|ctx|_\w*", re.I,
+    r"\w*(min|max|low|high|level|size|dim|axis|eps|bound|limit|range|dtype|device|mode|name|path|file|config"
+    r"|args|model|group|block)\w*|lo|hi|[nkij]|lr|alpha|beta|gamma|self|cls|ctx|_\w*", re.I,
 )  # fmt: skip
 # besides a first tensor
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
@@ -37,17 +37,20 @@ _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, 
 _NOT_REAL = ("64j", "complex64", "complex128", "object")
 # operations whose result holds the elements of their data, one by one
 _ELEMENTWISE = (
-    "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask",
-    "signed", "where", "shape", "getitem", "library",
+    "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow",
+    "copy", "mask", "signed", "where", "shape", "getitem", "library",
 )  # fmt: skip
 
 
 @dataclass(eq=False, slots=True, repr=False)
 class Val:
-    """A value. ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``:
-    the operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or on
-    a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are, if they are
-    the tensor's; ``data``: whether they are."""
+    """A value.
+
+    ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``: the
+    operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or
+    on a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are,
+    if they are the tensor's; ``data``: whether they are.
+    """
 
     value: Any
     op: str = "number"
@@ -133,8 +136,8 @@ class CodeInputs:
     """Parsed code and what it is given: the tensor ``x``, float32, and what it does not compute itself.
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
-    parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which every
-    evaluation ends.
+    parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
+    every evaluation ends.
     """
 
     text: str
@@ -166,11 +169,12 @@ class ValuesAndIndices(tuple[Val, ...]):
 class Evaluation:
     """One evaluation of the code on what it is given.
 
-    ``bound``: what stands for names that the code does not define; ``spaces``: the names of every function, class and
-    instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment; ``unread``: (line,
-    why, whether it is refused) of each statement that could not be evaluated; ``written``: (line, name) of operations
-    that modify the given tensor; ``library``: the same of calls that quantize; ``overrides``: results to replace, by
-    index; ``line``: where it is; ``steps``, ``elements`` and ``end``: what is left of its steps, elements and time.
+    ``bound``: what stands for names that the code does not define; ``spaces``: the names of every function,
+    class and instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment;
+    ``unread``: (line, why, whether it is refused) of each statement that could not be evaluated; ``written``:
+    (line, name) of operations that modify the given tensor; ``library``: the same of calls that quantize;
+    ``overrides``: results to replace, by index; ``line``: where it is; ``steps``, ``elements`` and ``end``:
+    what is left of its steps, elements and time.
     """
 
     given: CodeInputs

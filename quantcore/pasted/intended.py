@@ -1,5 +1,7 @@
-"""The scheme that a quantizer was meant to implement, and what the code gives if some of its results are replaced: how
-it rounds and clamps, and whether repairing its mistakes gives the codes of that scheme."""
+"""The scheme that a quantizer was meant to implement, and what it gives if some of its results are replaced.
+
+This shows how it rounds and clamps, and whether repairing its mistakes gives the codes of that scheme.
+"""
 
 import math
 from dataclasses import replace
@@ -38,8 +40,8 @@ RULES = dict(zip(_TRIED, ("round", "half up", "half away", "floor", "ceil", "tru
 def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     """Return how the quantizers of an evaluation round, and what their codes are clamped to.
 
-    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of
-    1, and 4 for a zero point that is not a number.
+    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale
+    of 1, and 4 for a zero point that is not a number.
     """
     overrides: dict[int, Override] = {}
     for chain in found.values():
@@ -193,9 +195,9 @@ def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -
             found[rounding] = lambda val: val.numbers + zero
     if chain.cast is not None and limits is not None and places & {"late", "cast", "zero"}:
         late = chain.round.numbers + chain.zero
-        found[chain.cast.index] = lambda val: (
-            late if "late" in places else (val.flow or val).numbers
-        ).clamp(*limits)
+        found[chain.cast.index] = lambda val: (late if "late" in places else (val.flow or val).numbers).clamp(
+            *limits
+        )
     return found
 
 

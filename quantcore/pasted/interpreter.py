@@ -55,7 +55,7 @@ class Signal(Exception):
 
 @dataclass(eq=False)
 class Interpreter(Evaluation):
-    """One evaluation of the code. ``entered``: the functions that were called; ``depth``: calls in one another."""
+    """One evaluation of the code. ``entered``: the functions called; ``depth``: calls in one another."""
 
     entered: set[ast.AST] = field(default_factory=set)
     depth: int = 0

@@ -1,4 +1,4 @@
-"""What is found in pasted code: a mistake of the catalogue, with its line and its sentences about this case."""
+"""What is found in pasted code: a usual mistake, with its line and its sentences about this case."""
 
 from dataclasses import dataclass, field
 
@@ -9,9 +9,9 @@ from quantcore.mistakes import IN_SOURCE
 class CodeFinding:
     """A mistake, or a note on something that depends on the tensor.
 
-    ``kind``: a key of `IN_SOURCE`; ``line``: counted from 1, with its ``source``; ``what``: what is wrong, with the values
-    found in the code; ``fix``: what to write instead; ``certain``: True for a mistake, False for a note;
-    ``quantizer``: the index of the quantizer it belongs to, if any.
+    ``kind``: a key of `IN_SOURCE`; ``line``: counted from 1, with its ``source``; ``what``: what is wrong,
+    with the values found in the code; ``fix``: what to write instead; ``certain``: True for a mistake, False
+    for a note; ``quantizer``: the index of the quantizer it belongs to, if any.
     """
 
     kind: str

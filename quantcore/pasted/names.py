@@ -1,4 +1,4 @@
-"""The white list: what pasted code may call, by (type, name), each with what bounds its result before it is computed."""
+"""What pasted code may call, by (type, name), each with what bounds its result before it is computed."""
 
 import inspect
 import math
@@ -22,8 +22,8 @@ _OPERATIONS = {  # what the trace calls them
     "neg": "neg negative",
     "shift": "lshift",
     "cast": "to type astype float half double bfloat16 int long short char byte bool",
-    "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite logical_not "
-    "nan_to_num",
+    "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite "
+    "logical_not nan_to_num",
     "sign": "sign copysign",
     "copy": "clone detach copy contiguous cpu pos data",
     "add": "add",
@@ -35,14 +35,15 @@ _OPERATIONS = {  # what the trace calls them
     "clamp": "clamp clip clamp_min clamp_max maximum minimum fmin fmax",
     "where": "where",
     "mask": "masked_fill",
-    "reduce": "max min amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue aminmax "
-    "count_nonzero quantile nanquantile percentile nanpercentile",
-    "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate stack hstack "
-    "vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat expand_as view T",
+    "reduce": "max min amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue "
+    "aminmax count_nonzero quantile nanquantile percentile nanpercentile",
+    "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate "
+    "stack hstack vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat "
+    "expand_as view T",
     "getitem": "select narrow",
-    "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal cumsum unique "
-    "argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros ones empty full eye arange linspace item "
-    "tolist",
+    "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
+    "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
+    "ones empty full eye arange linspace item tolist",
     "library": "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine dequantize int_repr",
     "random": "rand randn random rand_like randn_like",
 }
@@ -65,8 +66,8 @@ _OPERATION_OF = {name: op for op, names in _OPERATIONS.items() for name in names
 _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.split()}
 # what may be given by name: never a place for the result, a device, a file, a function, or `requires_grad`
 _KEYWORDS = """
-    dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation method unbiased
-    correction ddof ord p k dtype start_dim shape size descending steps num
+    dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation
+    method unbiased correction ddof ord p k dtype start_dim shape size descending steps num
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 
@@ -101,8 +102,8 @@ class Module:
 def cast(x: Any, dtype: Any) -> Any:
     """Return x in another type of numbers.
 
-    A float that does not fit an integer type is truncated and keeps its lowest bits, as torch and NumPy do on x86,
-    where C leaves it undefined.
+    A float that does not fit an integer type is truncated and keeps its lowest bits, as torch and NumPy do on
+    x86, where C leaves it undefined.
     """
     if isinstance(x, Tensor):
         real = isinstance(dtype, torch.dtype) and not dtype.is_complex
@@ -176,8 +177,9 @@ _SHARED = {name: Allowed(name, attribute, 0) for name, attribute in dict[str, Ca
 _LIMITS = ("min", "max", "bits", "eps", "tiny")
 METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "tensor": {
-        **_calls(Tensor, dim=lambda x: x.ndim, size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
-                 numpy=lambda x: x.clone().numpy(), view=Tensor.reshape, to=cast, type=cast), **_SHARED,
+        **_calls(Tensor, dim=lambda x: x.ndim, view=Tensor.reshape, to=cast, type=cast,
+                 size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
+                 numpy=lambda x: x.clone().numpy()), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
     },
     "array": {
@@ -198,8 +200,9 @@ def _module(name: str, *members: dict[str, Any], **more: Any) -> Module:
 
 _nn = _module("torch.nn", functional=_module("torch.nn.functional", {"relu": _TORCH["relu"]}))
 _torch = _module(
-    "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()}, nn=_nn, Tensor=Tensor,
-    linalg=_module("torch.linalg", norm=_TORCH["norm"]), quint8=torch.quint8, qint8=torch.qint8,
+    "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
+    nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
+    quint8=torch.quint8, qint8=torch.qint8,
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
@@ -212,7 +215,8 @@ _numpy = _module(
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")
 _math = _module("math", {name: Allowed(name, getattr(math, name), 1) for name in _ON_ONE})
 MODULES = {
-    "torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
+    "torch": _torch, "numpy": _numpy, "math": _math,
+    "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
 TYPES = (int, float, bool)
@@ -226,10 +230,11 @@ BUILTINS = {name: Allowed(name, run, 2) for name, run in _PYTHON.items()} | {
     name: Allowed(name, None) for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super")
 }
 _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
-    "USub": "neg", "UAdd": "pos", "Invert": "invert", "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv",
-    "FloorDiv": "floordiv", "Pow": "pow", "Mod": "mod", "LShift": "lshift", "RShift": "rshift", "BitAnd": "and_",
-    "BitOr": "or_", "BitXor": "xor", "MatMult": "matmul", "Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt",
-    "GtE": "ge", "Is": "is_", "IsNot": "is_not",
+    "USub": "neg", "UAdd": "pos", "Invert": "invert",
+    "Add": "add", "Sub": "sub", "Mult": "mul", "MatMult": "matmul", "Pow": "pow",
+    "Div": "truediv", "FloorDiv": "floordiv", "Mod": "mod", "LShift": "lshift", "RShift": "rshift",
+    "BitAnd": "and_", "BitOr": "or_", "BitXor": "xor", "Is": "is_", "IsNot": "is_not",
+    "Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge",
 }  # fmt: skip
 OPERATORS = {node: Allowed(name, getattr(operator, name), 2) for node, name in _OPERATORS.items()}
 

@@ -27,8 +27,7 @@ _RUN, _RUN_OF_ROWS = 128, 16  # neighbours that are drawn together, along the la
 
 @dataclass(frozen=True)
 class LineValue:
-    """What a line assigned: ``shape`` and type; its lowest and highest value, and that of the picked element, if it has
-    one."""
+    """What a line assigned: ``shape`` and type; its lowest, its highest and the picked value, if any."""
 
     line: int
     name: str
@@ -43,9 +42,10 @@ class LineValue:
 class Against:
     """What a code gives, compared with the intended scheme, whose codes are ``right_codes``.
 
-    ``wrong_cells``: a mask of the codes or dequantized values that differ by more than rounding; ``too_far``: of the
-    values further from x than half a step of the scheme and than the scheme's x̂; ``outside``: how many codes lie
-    outside the scheme's format because no cast wrapped them around; ``sqnr_db``: of the code and of the scheme, in dB.
+    ``wrong_cells``: a mask of the codes or dequantized values that differ by more than rounding; ``too_far``:
+    of the values further from x than half a step of the scheme and than the scheme's x̂; ``outside``: how
+    many codes lie outside the scheme's format because no cast wrapped them around; ``sqnr_db``: of the code
+    and of the scheme, in dB.
     """
 
     scheme: Scheme
@@ -60,9 +60,9 @@ class Against:
 class Shown:
     """A quantizer on a tensor ``x``.
 
-    ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
-    (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned; ``against``: the
-    comparison with the intended scheme, or ``why`` there is no such scheme.
+    ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code,
+    or (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned;
+    ``against``: the comparison with the intended scheme, or ``why`` there is no such scheme.
     """
 
     x: Tensor
@@ -76,8 +76,8 @@ class Shown:
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
     """Return at most ``most`` elements of a tensor, of the same rank, and where they are along each axis.
 
-    They are always the same. Of an axis that is too long, runs of neighbours are drawn, besides the first, so that
-    groups stay whole.
+    They are always the same. Of an axis that is too long, runs of neighbours are drawn, besides the first, so
+    that groups stay whole.
     """
     lengths, generator = list(x.shape), torch.Generator().manual_seed(0)
     while math.prod(lengths) > most:
@@ -101,7 +101,7 @@ def show_code(
     element: tuple[int, ...] = (),
     handed: tuple[float, int] | None = None,
 ) -> Shown:
-    """Evaluate the code on a tensor, or on a block of it, and compare the quantizer at ``place`` with its scheme.
+    """Evaluate the code on a tensor or a block of it; compare the quantizer at ``place`` with its scheme.
 
     Args:
         element: the index whose value each line shows, if it is in the block.
@@ -118,7 +118,8 @@ def show_code(
     chain = by_place(walk.vals).get(q.place)
     if chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
-            "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
+            "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be "
+            "shown as one map."
         )
     if chain is None or chain.codes[-1].numbers.numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)
@@ -145,7 +146,7 @@ def show_code(
 
 
 def sample(x: object, element: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the block of a tensor that stands for it in `show_code`, and an index in the block; () if it is not there.
+    """Return the block that stands for a tensor in `show_code`, and an index in it; () if it is not there.
 
     Raises:
         QuantError: x is empty or not finite.

@@ -1,7 +1,7 @@
 """The quantizers of an evaluation: the way of a tensor's elements to codes and back.
 
-Every operation on the way is affine, or rounds, clamps or casts. But for what these three change, each value is
-x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
+Every operation on the way is affine, or rounds, clamps or casts. But for what these three change, each value
+is x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,13 @@ _CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is 
 class Chain:
     """A quantizer on one tensor.
 
-    ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it; ``codes``: the
-    steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round`` rounds, ``cast`` casts to a
-    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, and
-    ``late`` adds what is no number after it; ``back``: the steps from there to the dequantized values ``end``;
-    ``factor``: what one step of the codes is worth, shaped to broadcast to the data; ``scale``: the same of each
-    element; ``zero``: what is added, in codes; ``earlier``: the quantizer whose dequantized values the data is.
+    ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it;
+    ``codes``: the steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round``
+    rounds, ``cast`` casts to a small integer, ``zeros`` are added, ``early`` ones before the rounding;
+    ``clamp`` clamps last, to numbers, and ``late`` adds what is no number after it; ``back``: the steps from
+    there to the dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to
+    broadcast to the data; ``scale``: the same of each element; ``zero``: what is added, in codes;
+    ``earlier``: the quantizer whose dequantized values the data is.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
@@ -103,22 +104,24 @@ def _is_half(step: Val, rounding: Val) -> bool:
 class Quantizer(Chain):
     """A quantizer on the first ordinary tensor, and what it shows on others.
 
-    ``on``: the same one on each probe that shows it, by name; ``ordinary``: on those of both signs; ``place``: the
-    lines that tell it from others; ``flags``: the boolean parameters that lead to it; ``rule``: how it rounds, a key of
-    `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes are clamped to, before a cast.
+    ``on``: the same one on each probe that shows it, by name; ``ordinary``: on those of both signs;
+    ``place``: the lines that tell it from others; ``flags``: the boolean parameters that lead to it;
+    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what
+    its codes are clamped to, before a cast.
 
-    ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
-    without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
-    argument, "unknown"; divided by ``divisor``, an integer, or a half, if it is near one; ``percent``: the percentile.
-    ``is_span``: it is the step of an asymmetric range, ``is_single``: of a symmetric one; ``multiplied``: x is
-    multiplied by it; ``axis``: it is aligned with this axis instead of the last one. ``extreme``, ``formula``: it, and
-    what it comes from, as text; ``divided``: the operation that divides by the number, or else the one that scales the
-    data; ``reduced``: the last reduction that it comes from.
+    ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a
+    tensor without negative values, "signed percentile", "percentiles": their difference, "given": a number,
+    "handed": an argument, "unknown"; divided by ``divisor``, an integer, or a half, if it is near one;
+    ``percent``: the percentile. ``is_span``: it is the step of an asymmetric range, ``is_single``: of a
+    symmetric one; ``multiplied``: x is multiplied by it; ``axis``: it is aligned with this axis instead of
+    the last one. ``extreme``, ``formula``: it, and what it comes from, as text; ``divided``: the operation
+    that divides by the number, or else the one that scales the data; ``reduced``: the last reduction that it
+    comes from.
 
-    ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the clamp, or
-    else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is quantized never has
-    negative values; ``kernel``: the letter of the convention's kernel with this order of division, rounding and zero
-    point.
+    ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the
+    clamp, or else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is
+    quantized never has negative values; ``kernel``: the letter of the convention's kernel with this order of
+    division, rounding and zero point.
     """
 
     def __init__(self, on: dict[str, Chain], place: Place, flags: Flags, seen: Seen):
@@ -132,7 +135,9 @@ class Quantizer(Chain):
         self.is_span, self.is_single = self.kind in _SPANS, self.kind in _SINGLES
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        levels = ((n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:])
+        levels = (
+            (n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:]
+        )
         percents = [level * times for level, times in levels if level is not None]
         self.percent = max(percents, default=None) if "percentile" in self.kind else None
         self.limits = self.cast.limits if self.cast else None

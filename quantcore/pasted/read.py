@@ -23,9 +23,10 @@ _LISTED = 12  # statements that were not evaluated
 @dataclass(frozen=True)
 class CodeReading:
     """``text``: the code without prompts; ``findings``: mistakes and notes, by line;
-    ``recognized``: what was recognized and checked; ``unread``: what was not evaluated;
-    ``library``: library calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
-    ``quantizers``: these, on the first ordinary tensors, empty in a reading that comes from another process."""
+    ``recognized``: what was recognized and checked; ``unread``: what was not evaluated; ``library``: library
+    calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
+    ``quantizers``: these, on the first ordinary tensors, empty in a reading that comes from another
+    process."""
 
     text: str
     findings: tuple[CodeFinding, ...]
@@ -53,7 +54,8 @@ class CodeReading:
         if not self.lines_of_quantizers and self.unread:
             return "No quantizer could be followed to its codes, because some lines are not evaluated."
         if not self.lines_of_quantizers:
-            return "No quantizer is recognized: no steps that divide a tensor by a scale and then round it were found."
+            steps = "no steps that divide a tensor by a scale and then round it were found"
+            return f"No quantizer is recognized: {steps}."
         checked = "; ".join(self.recognized)
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
@@ -69,14 +71,15 @@ def lines_of(findings: tuple[CodeFinding, ...]) -> str:
 def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     """Evaluate a PyTorch or NumPy snippet on tensors of ours, and name the mistakes in its quantizer.
 
-    The snippet is parsed, and its syntax tree walked by an interpreter of our own, with no import, no file and no
-    attribute outside a fixed list.
+    The snippet is parsed, and its syntax tree walked by an interpreter of our own, with no import, no file
+    and no attribute outside a fixed list.
 
     Args:
         shape: one more shape to try, for code that runs on no other.
 
     Raises:
-        QuantError: the text is not Python, too long or nested too deeply, or takes too many steps or too much time.
+        QuantError: the text is not Python, too long or nested too deeply, or takes too many steps or too much
+            time.
     """
     text, tree = parse(text)
     found: list[CodeFinding] = []

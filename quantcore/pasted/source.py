@@ -29,8 +29,8 @@ def parse(text: str) -> tuple[str, ast.Module]:
         raise QuantError("The text contains a null byte; paste the code as plain text.")
     if len(text) > MAX_CHARS or text.count("\n") >= MAX_LINES:
         raise QuantError(
-            f"The code has {count(len(text), 'character')} in {count(text.count(chr(10)) + 1, 'line')}; the limit is "
-            f"{MAX_CHARS:,} characters and {MAX_LINES} lines. Paste only the lines that quantize."
+            f"The code has {count(len(text), 'character')} in {count(text.count(chr(10)) + 1, 'line')}; the "
+            f"limit is {MAX_CHARS:,} characters and {MAX_LINES} lines. Paste only the lines that quantize."
         )
     text = _plain(text)
     try:
@@ -42,8 +42,8 @@ def parse(text: str) -> tuple[str, ast.Module]:
     except SyntaxError as error:
         place = f"Line {error.lineno}: this" if error.lineno else "The text"
         raise QuantError(
-            f"{place} is not valid Python ({(error.msg or 'invalid syntax')[:80]}); paste the code alone, without "
-            "its output."
+            f"{place} is not valid Python ({(error.msg or 'invalid syntax')[:80]}); paste the code alone, "
+            "without its output."
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError):
         raise QuantError("The code is nested too deeply; paste only the lines that quantize.") from None
@@ -57,8 +57,8 @@ def _limit(tree: ast.Module) -> None:
         nodes += len(level)
         if nodes > MAX_NODES:
             raise QuantError(
-                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, "
-                "without tables."
+                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that "
+                "quantize, without tables."
             )
         line = next((node.lineno for node in level if isinstance(node, ast.stmt | ast.expr)), line)
         level = [child for node in level for child in ast.iter_child_nodes(node)]

@@ -24,8 +24,11 @@ SMALL = (8, 8)
 
 @dataclass(eq=False)
 class Walk(Interpreter):
-    """One evaluation of the code. ``flags``: the boolean parameters of functions that nobody calls; ``made``: what the
-    last of these returned, by name."""
+    """One evaluation of the code.
+
+    ``flags``: the boolean parameters of functions that nobody calls; ``made``: what the last of these
+    returned, by name.
+    """
 
     flags: set[str] = field(default_factory=set)
     made: dict[str, Val] = field(default_factory=dict)
@@ -127,8 +130,7 @@ def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 
 def probe(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
-    """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that
-    nobody calls.
+    """Yield the evaluations on each probe, and for each value of a boolean parameter that nobody gives.
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.

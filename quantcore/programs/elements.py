@@ -40,6 +40,7 @@ def code_program(
     *,
     stored: bool = False,
     round_: Rounding = half_even,
+    clamped: bool = False,
 ) -> Program:
     """Return how an element becomes a code, from x, s, z and the mean; where a library stores 1/s, it is known.
 
@@ -47,19 +48,22 @@ def code_program(
         c: the convention for its granularity and block.
         stored: whether s was quantized itself, so that it may be 0.
         round_: the convention's rule, or how it rounded one element.
+        clamped: whether v is clamped to at most 8 bits next, so that rounding it to 16 bits changes no code: integers
+            that these bits can't represent are beyond all codes, before and after.
     """
-    return Program(_code(fmt, c, stored, round_), ("x", "s", "z", "mean"), {"½": 0.5, "d": c.scale.divisor})
+    return Program(_code(fmt, c, stored, round_, clamped), ("x", "s", "z", "mean"), {"½": 0.5, "d": c.scale.divisor})
 
 
 @lru_cache(maxsize=1024)
-def value_program(fmt: Format, c: Convention, decoding: str = "") -> Program:
+def value_program(fmt: Format, c: Convention, decoding: str = "", *, small: bool = False) -> Program:
     """Return how the value q of a code is dequantized, from s and z, and the numbers that a decoding names.
 
     Args:
         decoding: a key of `DECODINGS`; empty for that of the convention.
+        small: whether q - z is an integer that every dtype can represent, so that it is not rounded.
     """
     constants = {"1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
-    return Program(_value(c, decoding or decoding_of(c)), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
+    return Program(_value(c, decoding or decoding_of(c), small), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
 
 
 def factor_of(program: Program) -> str:
@@ -73,7 +77,9 @@ def decoding_of(c: Convention) -> str:
     return "shifted" if c.zero_point.is_min else c.decoding.decoding
 
 
-def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterator[ProgramLine]:
+def _code(
+    fmt: Format, c: Convention, stored: bool, round_: Rounding, clamped: bool
+) -> Iterator[ProgramLine]:
     kernel, dtype = KERNELS[c.coding.kernel], DTYPE[c.coding.coding_dtype]
     source = c.source("kernel")
     if c.scale.center == "mean":
@@ -96,7 +102,8 @@ def _code(fmt: Format, c: Convention, stored: bool, round_: Rounding) -> Iterato
         last = V
         yield ProgramLine("v", rounded(round_)(U), dtype, "", c.source("rounding"))
         if kernel.added is not None:
-            yield ProgramLine("v", V + kernel.added, dtype, "", source)
+            of_sum = None if clamped and dtype in HALF else dtype
+            yield ProgramLine("v", V + kernel.added, of_sum, "", source)
     if c.coding.clamp_min:
         yield ProgramLine(last.name, MAXIMUM(last, c.coding.clamp_min), dtype, "the smallest x / s")
     if fmt.has_zero_point:
@@ -123,13 +130,14 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         )
 
 
-def _value(c: Convention, decoding: str) -> Iterator[ProgramLine]:
+def _value(c: Convention, decoding: str, small: bool) -> Iterator[ProgramLine]:
     dtype, last = (DTYPE[name] for name in (c.decoding.decoding_dtype, c.decoding.value_dtype))
     # in float32 one line of a trace, else one for each result that is rounded
     steps = chain(DECODINGS[decoding]) if dtype in HALF else ()
     for at, step in enumerate(steps):
         of = step.operation(Name("x̂") if at else step.operands[0], *step.operands[1:])
-        yield ProgramLine("x̂", of, dtype, "", c.source("decoding"))
+        exact = small and decoding == "scaled" and not at
+        yield ProgramLine("x̂", of, None if exact else dtype, "", c.source("decoding"))
     if not steps:
         yield ProgramLine("x̂", DECODINGS[decoding], dtype, "", c.source("decoding"))
     if last not in (dtype, torch.float32):

@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, ends, extremes, to_blocks
-from quantcore.numerics import CHUNK, refuse_nonfinite
+from quantcore.numerics import CHUNK, refuse_nonfinite, wide, widened
 from quantcore.programs import program
 from quantcore.qparams.scale import QParams, is_bad, parameters_of_ranges
 from quantcore.qparams.searched import search_qparams
@@ -42,7 +42,7 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
 
 
 def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = None) -> QParams:
-    """`choose_qparams` for a checked tensor, see `received`, and its blocks."""
+    """`choose_qparams` for a checked tensor, see `accepted`, and its blocks."""
     setting, rules = scheme.range_setting, scheme.rules
     center = x.mean() if rules.scale.center == "mean" else None
     x = x if center is None else x - center
@@ -61,8 +61,12 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
     _raise_short_block(params.scale, scheme, blocks)
     _check_scale(params.scale, rules)
     if isinstance(setting, HalfQuadratic):
-        return replace(params, zero_point=_half_quadratic(x, params, setting, scheme, blocks))
-    return params
+        params = replace(params, zero_point=_half_quadratic(x, params, setting, scheme, blocks))
+    stored: torch.dtype = getattr(torch, rules.zero_point.zero_point_dtype)
+    if stored == torch.float32 or scheme.symmetric:
+        return params
+    cast = params.zero_point.to(stored).to(torch.float32)
+    return replace(params, zero_point=cast, coded_zero=params.zero_point)
 
 
 def check_stored(params: QParams, scheme: Scheme) -> None:
@@ -100,7 +104,7 @@ def _half_quadratic(
     assert params.inverse is not None  # `check_supported` has ensured it
     inverse, zero_point = (p.reshape(-1) for p in (params.inverse, params.zero_point))
     task = Task(scheme.format, scheme.symmetric)
-    return setting.zero_point(blocks.rows(x), inverse, zero_point, task).reshape(blocks.grid)
+    return setting.zero_point(blocks.rows(x.float()), inverse, zero_point, task).reshape(blocks.grid)
 
 
 def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
@@ -122,11 +126,11 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
         of_magnitude = scheme.symmetric and program(scheme).of_magnitude
         return ends(x, blocks, of_magnitude, scheme.rules.scale.symmetric_scale == "signed_amax")
     blocked = blocks.view(x)
-    low, high = (torch.empty(blocks.grid, dtype=x.dtype, device=x.device) for _ in range(2))
+    low, high = (torch.empty(blocks.grid, dtype=wide(x.dtype), device=x.device) for _ in range(2))
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     for region in blocks.regions(room, whole_blocks=True):
-        values = blocked[region.elements]
+        values = widened(blocked[region.elements])
         _check_finite(x, *extremes(values, region.block), who)
         rows = to_blocks(values.to(torch.float32), region.block)
         task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)

@@ -15,6 +15,8 @@ from quantcore.programs import Program, decoding_of, value_program
 from quantcore.qparams.scale import QParams
 from quantcore.scheme import Scheme
 
+_BITS = 8  # of integers that bfloat16 can represent
+
 
 class Dequantizer(NamedTuple):
     """How a library dequantizes.
@@ -56,7 +58,16 @@ def dequantizer_of(params: QParams | None, fmt: Format, c: Convention) -> Dequan
     if number and found is None:
         name, decoding = "", "scaled"
     center = None if params is None else params.center
-    return Dequantizer(value_program(fmt, c, decoding=decoding), name, found, center)
+    small = params is not None and c.decoding.decoding_dtype in ("bfloat16", "float16") and _are_codes(params, fmt)
+    return Dequantizer(value_program(fmt, c, decoding=decoding, small=small), name, found, center)
+
+
+def _are_codes(params: QParams, fmt: Format) -> bool:
+    """Whether zero points are codes of at most 8 bits, so that q - z has at most 8 bits and a sign."""
+    z = torch.as_tensor(params.zero_point)
+    if not isinstance(fmt, IntFormat) or fmt.bits > _BITS or z.is_floating_point():
+        return False
+    return fmt.qmin <= int(z.min()) and int(z.max()) <= fmt.qmax
 
 
 def decode(

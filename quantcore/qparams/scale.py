@@ -26,8 +26,8 @@ class QParams:
     for `Given`. ``inverse``: 1/scale if the library stores it (hqq), else None. ``replaced``: whether the
     convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
     themselves, None if they were not. ``center``: the mean that was subtracted, one number, None if none was.
-    ``coded``: the scale that codes are computed with, if it is neither the stored one nor `raw`. After a search,
-    until the codes are written: ``searched``, its codes in the shape of x, and ``weights``, the sum of the weights
+    ``coded``: the scale that codes are computed with, if it is neither the stored one nor `raw`; ``coded_zero``:
+    the zero point, if it is not the stored one. After a search, until the codes are written: ``searched``, its codes in the shape of x, and ``weights``, the sum of the weights
     in each block.
     """
 
@@ -40,6 +40,7 @@ class QParams:
     raw: Tensor | None = None
     center: Tensor | None = None
     coded: Tensor | None = None
+    coded_zero: Tensor | None = None
     searched: Tensor | None = None
     weights: Tensor | None = None
 

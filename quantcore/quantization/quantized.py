@@ -16,24 +16,25 @@ from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of
 from quantcore.quantization.codes import codes_with, dequantize, dequantize_with, lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
 from quantcore.range_setting import MaxScale
-from quantcore.scheme import Scheme, check_supported, received, with_importance
+from quantcore.scheme import Scheme, accepted, check_supported, with_importance
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
     """A tensor, its scheme and the quantized result.
 
-    ``x``: float32; ``codes``: of x's shape, in the smallest dtype of int8, uint8, int16, int32 that holds
+    ``given``: x, in its own dtype if that is of 16 bits; `x` are its numbers; ``codes``: of x's shape, in the smallest dtype of int8, uint8, int16, int32 that holds
     them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
     is what they dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the
     elements' weights, if the range setting uses them. ``warnings``: sentences on likely mistakes.
 
-    ``dtype``: of the x that was given. Numbers of bfloat16 and float16 are held as float32 numbers of the same value, so
-    that everything computes with them as with float32: x, and scale, zero_point and dequantized where the library gives
-    them in that dtype (`value_dtype`).
+    ``dtype``: of the x that was given. Numbers of bfloat16 and float16 are shown as float32 numbers of the same
+    value, so that everything computes with them as with float32: x, and scale, zero_point and dequantized where the
+    library gives them in that dtype (`scale_dtype`, `value_dtype`). Those of float64 stay float64 where the library
+    computes in it.
     """
 
-    x: Tensor
+    given: Tensor
     scheme: Scheme
     codes: Tensor
     params: QParams
@@ -42,6 +43,11 @@ class Quantized:
     mins: "Quantized | None" = None
     importance: Tensor | None = None
     dtype: torch.dtype = torch.float32
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The numbers of x, float32, or float64 if the library computes in it; made at the first access."""
+        return self.given.float() if self.given.itemsize == 2 else self.given
 
     @property
     def computed(self) -> Scheme:
@@ -76,7 +82,7 @@ class Quantized:
     @cached_property
     def blocks(self) -> Blocks:
         """The layout of x in blocks."""
-        return Blocks.of(self.scheme.granularity, tuple(self.x.shape))
+        return Blocks.of(self.scheme.granularity, tuple(self.given.shape))
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -105,7 +111,7 @@ class Quantized:
     def error(self) -> Tensor:
         """x - x̂, computed in float32; recomputed at each access."""
         x_hat = self.dequantized
-        return torch.sub(self.x, x_hat, out=x_hat)
+        return torch.sub(self.given, x_hat, out=x_hat)
 
 
 def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
@@ -151,7 +157,7 @@ def apply_quietly(
     """
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
-    x, own, dtype = received(x, scheme, dtype)
+    x, own, dtype = accepted(x, scheme, dtype)
     blocks, params, scales, mins = parameters_of(x, own, importance)
     codes, of_nan = codes_with(x, params, own, blocks, out=None if out is None else out.codes)
     params = replace(params, searched=None, weights=None)
@@ -162,7 +168,7 @@ def apply_quietly(
 def parameters_of(
     x: Tensor, scheme: Scheme, importance: Tensor | None = None
 ) -> tuple[Blocks, QParams, Quantized | None, Quantized | None]:
-    """Return the blocks of x, float32, their parameters as stored, and the quantized scales and mins.
+    """Return the blocks of x, see `accepted`, their parameters as stored, and the quantized scales and mins.
 
     Raises:
         QuantError: as in `apply`.

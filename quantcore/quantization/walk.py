@@ -9,14 +9,16 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
-from quantcore.numerics import CHUNK, rounding
+from quantcore.numerics import CHUNK, rounding, wide, widened
 from quantcore.programs import code_program
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme
 
+_BITS = 8  # of integers that bfloat16 can represent
+
 
 def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
-    """Yield each region of `Blocks.blocked_shape` with the kernel's result, in x's dtype and the axes of `split_axes`.
+    """Yield each region of `Blocks.blocked_shape` with the kernel's result, in the axes of `split_axes`.
 
     The tensor is scratch memory that the next region overwrites.
     """
@@ -36,13 +38,16 @@ def boxes(
         raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
     # for small floats even an added 0 matters: -0 + 0 is 0
     shifted = shifted or (KERNELS[rules.coding.kernel].shift_first and not integer)
-    scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), dtype=x.dtype, device=x.device)
+    most = max(region.numel for region in blocks.regions(CHUNK))
+    scratch = torch.empty(most, dtype=wide(x.dtype), device=x.device)
     zeros = params.raw is not None and params.inverse is None and not bool(scale.abs().amin() > 0)
     round_ = rounding(rules.coding.rounding)
+    clamped = integer and scheme.format.bits <= _BITS and rules.coding.overflow == "saturate"
+    clamped = clamped and rules.zero_point.is_integer
     for region in blocks.regions(CHUNK):
         own = convention_of(rules, region, scheme.granularity, blocks.blocked_shape)
-        program = code_program(scheme.format, own, stored=zeros, round_=round_)
-        values = split_axes(x[region.elements], region.block)
+        program = code_program(scheme.format, own, stored=zeros, round_=round_, clamped=clamped)
+        values = widened(split_axes(x[region.elements], region.block))
         work = scratch[: values.numel()].view(values.shape)
         shift = spread(zero_point[region.grid]) if shifted else None
         numbers = {"x": values, "s": spread(scale[region.grid]), "z": shift, "mean": params.center}
@@ -56,6 +61,8 @@ def coded_with(params: QParams, scheme: Scheme) -> tuple[Tensor, Tensor]:
     """Return the scale and zero_point that codes are computed with: as stored, or before they are stored."""
     if params.coded is not None:
         return params.coded, params.zero_point
+    if params.coded_zero is not None:
+        return params.scale, params.coded_zero
     rules = scheme.rules
     if rules.storage.quantize_with != "raw" or params.raw is None:
         return params.scale, params.zero_point

@@ -50,7 +50,8 @@ class Percentile(RangeSetting):
     controls = (
         Control(
             "p", "p", "Percentile", 99.0, low=50.001, high=100.0, step=0.1, format="%.3f",
-            help="Symmetric: a percentile of |x|. Asymmetric: one for each tail. Elements outside are clipped.",
+            help="Symmetric: a percentile of |x|. Asymmetric: one for each tail. "
+            "Elements outside are clipped.",
         ),
     )  # fmt: skip
 
@@ -70,7 +71,8 @@ class Percentile(RangeSetting):
         notation.read_numbers(self, p="The percentile")
         if not 50 < self.p <= 100:
             raise QuantError(
-                f"The percentile must be greater than 50 and at most 100, not {self.p:g}; 99.9 clips 1 in 1,000."
+                f"The percentile must be greater than 50 and at most 100, not {self.p:g}; 99.9 clips 1 in "
+                "1,000."
             )
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
@@ -93,7 +95,10 @@ class Fixed(RangeSetting):
     option = "fixed"
     ends_are_given = True
     about = "two fixed numbers"
-    controls = (Control("low", "low", "Low", -1.0, format="%g"), Control("high", "high", "High", 1.0, format="%g"))
+    controls = (
+        Control("low", "low", "Low", -1.0, format="%g"),
+        Control("high", "high", "High", 1.0, format="%g"),
+    )
 
     low: float
     high: float
@@ -130,7 +135,8 @@ def _read(what: str) -> Callable[[str], Any]:
             return ast.literal_eval(typed.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             raise QuantError(
-                f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
+                f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not "
+                f"{typed[:40]!r}."
             ) from None
 
     return read
@@ -145,8 +151,8 @@ class Given(RangeSetting):
     """Given scale and zero_point: one number for all blocks, or nested tuples in block form.
 
     Raises:
-        QuantError: a scale is not positive and finite, a zero_point is not a 32-bit integer, or the nested tuples
-            are ragged.
+        QuantError: a scale is not positive and finite, a zero_point is not a 32-bit integer, or the nested
+            tuples are ragged.
     """
 
     option = "by hand"
@@ -210,8 +216,8 @@ def _numbers_in(value: Any) -> Iterator[float]:
 def _percentiles(blocks: Tensor, ps: list[float]) -> list[Tensor]:
     """Return percentiles of each row of ``blocks``, whose elements are reordered in place.
 
-    numpy's partition selects without sorting or copying: torch.quantile is limited to 16 million elements, and
-    torch.kthvalue takes 8 more bytes per element.
+    numpy's partition selects without sorting or copying: torch.quantile is limited to 16 million elements,
+    and torch.kthvalue takes 8 more bytes per element.
     """
     n = blocks.shape[-1]
     places = [p / 100 * (n - 1) for p in ps]
@@ -269,18 +275,16 @@ def _filled(value: Any, grid: tuple[int, ...], dtype: torch.dtype, what: str, de
 
 @dataclass(frozen=True)
 class Stored(Given):
-    """Parameters read from a file: scales may be non-finite, blocks may be many, and groups may be given by an index.
+    """Parameters read from a file: scales may be non-finite, blocks many, and groups given by an index.
 
     Its text form names the origin and can't be parsed back, because the numbers are only in the file.
 
     Args:
-        origin: the file and the tensor.
-        scale: block form, float32.
-        zero_point: block form; int32, or float32 for float zero points and minima.
-        group_index: the group of each column, where groups are not runs of columns, or of each element; the last
-            axis of ``scale`` and ``zero_point`` then counts groups, and every element is a block of its own.
-        owner: what the tensor was read from; codes are encoded through it.
-        num_bytes: bytes that the tensor takes in its files, codes and all parameters.
+        origin: the file and the tensor. scale: block form, float32. zero_point: block form; int32, or float32
+        for float zero points and minima. group_index: the group of each column, where groups are not runs of
+        columns, or of each element; the last axis of ``scale`` and ``zero_point`` then counts groups, and
+        every element is a block of its own. owner: what the tensor was read from; codes are encoded through
+        it. num_bytes: bytes that the tensor takes in its files, codes and all parameters.
     """
 
     scale: Tensor = field(default=torch.ones(()), compare=False, repr=False)

@@ -26,17 +26,17 @@ class Entropy(RangeSetting):
     """±T within min-max, where T is the edge of the histogram that loses the least information.
 
     The histogram has ``num_bins`` bins over ±max|x|. For each T, two distributions are compared by the
-    Kullback-Leibler divergence Σ p·log(p/q): p has the counts inside ±T, with all others added to its outermost bins;
-    q has the counts inside ±T merged into ``num_quantized_bins`` bins. Arithmetic and defaults are those of
-    onnxruntime 1.31, bit for bit. Its 128 bins leave only the widest T to try, so clipping needs more bins; TensorRT
-    uses 2048.
+    Kullback-Leibler divergence Σ p·log(p/q): p has the counts inside ±T, with all others added to its
+    outermost bins; q has the counts inside ±T merged into ``num_quantized_bins`` bins. Arithmetic and
+    defaults are those of onnxruntime 1.31, bit for bit. Its 128 bins leave only the widest T to try, so
+    clipping needs more bins; TensorRT uses 2048.
 
     Migacz 2017, "8-bit Inference with TensorRT", GTC talk S7310; onnxruntime/quantization/calibrate.py,
     HistogramCollector.get_entropy_threshold.
 
     Raises:
-        QuantError: not 2 <= num_quantized_bins <= num_bins <= 8192, or, when called, so many bins and blocks that
-            it would take minutes.
+        QuantError: not 2 <= num_quantized_bins <= num_bins <= 8192, or, when called, so many bins and blocks
+            that it would take minutes.
     """
 
     option = "entropy"
@@ -45,7 +45,8 @@ class Entropy(RangeSetting):
     controls = (
         Control(
             "bins", "num_bins", "Bins", 2048, low=128, high=MAX_BINS,
-            help="Bins of the histogram. With 128, only the widest threshold is left to try; TensorRT uses 2048.",
+            help="Bins of the histogram. With 128, only the widest threshold is left to try; "
+            "TensorRT uses 2048.",
         ),
     )  # fmt: skip
 
@@ -63,7 +64,8 @@ class Entropy(RangeSetting):
         bins, quantized = self.num_bins, self.num_quantized_bins
         if not 2 <= quantized <= bins <= MAX_BINS:
             raise QuantError(
-                f"Entropy needs 2 <= num_quantized_bins <= num_bins <= {MAX_BINS}, not {quantized} and {bins}."
+                f"Entropy needs 2 <= num_quantized_bins <= num_bins <= {MAX_BINS}, not {quantized} and "
+                f"{bins}."
             )
 
     @property
@@ -72,8 +74,11 @@ class Entropy(RangeSetting):
         return self.num_bins // 2 - self.num_quantized_bins // 2 + 1
 
     def quicker(self, blocks: int) -> "Entropy | None":
-        """Return the one with the most bins, at most its own, that takes about a second for so many blocks."""
-        bins = [self.num_bins, *(bins for bins in _FEWER_BINS if self.num_quantized_bins <= bins < self.num_bins)]
+        """Return the one with the most bins that takes about a second for so many blocks; at most its own."""
+        bins = [
+            self.num_bins,
+            *(bins for bins in _FEWER_BINS if self.num_quantized_bins <= bins < self.num_bins),
+        ]
         each = (replace(self, num_bins=number) for number in bins)
         return next((e for e in each if e.num_bins * e.thresholds * blocks <= _QUICK), None)
 
@@ -82,8 +87,8 @@ class Entropy(RangeSetting):
         count = max(task.blocks, len(blocks))
         if self.thresholds > 1 and self.thresholds * self.num_bins * count > MAX_WORK:
             raise QuantError(
-                f"Entropy would try {self.thresholds:,} thresholds in each of {count:,} blocks, which takes minutes; "
-                "choose fewer bins or larger blocks."
+                f"Entropy would try {self.thresholds:,} thresholds in each of {count:,} blocks, which takes "
+                "minutes; choose fewer bins or larger blocks."
             )
         x = blocks.cpu().numpy()
         low, high = x.min(-1), x.max(-1)
@@ -112,13 +117,13 @@ class Entropy(RangeSetting):
 
 
 def histogram_edges(largest: Array, bins: int) -> Array:
-    """Return edges of equal bins over ±``largest``, or over ±0.5 where that is 0: float32, one row per block."""
+    """Return edges of equal bins over ±``largest``, or ±0.5 where that is 0: float32, one row per block."""
     reach = np.where(largest == 0, np.float32(0.5), largest)
     return np.linspace(-reach, reach, bins + 1, dtype=np.float32, axis=-1)
 
 
 def histogram_counts(x: Array, edges: Array) -> Array:
-    """Count the elements of each block in each bin, which includes its lower edge; the last bin includes both."""
+    """Count the elements of each block in each bin, with its lower edge; the last bin has both edges."""
     blocks, bins = len(edges), edges.shape[1] - 1
     counts = np.zeros((blocks, bins), np.int64)
     for start in range(0, x.shape[1], _TOGETHER):
@@ -134,7 +139,7 @@ def histogram_counts(x: Array, edges: Array) -> Array:
 
 
 def least_divergence(counts: Array, quantized_bins: int) -> Array:
-    """Return, for every row of counts, the number of bins on each side of the middle with the least divergence."""
+    """Return, for every row of counts, the bins on each side of the middle with the least divergence."""
     middle, bins = counts.shape[1] // 2, counts.shape[1]
     until = np.concatenate([np.zeros((len(counts), 1), np.int64), counts.cumsum(1)], 1)
     first = quantized_bins // 2
@@ -171,7 +176,7 @@ def _divergence(inside: Array, outside: tuple[Array, Array], quantized_bins: int
 
 
 def _smooth(counts: Array) -> Array:
-    """Return counts as float32, with empty bins raised slightly and the others lowered equally to compensate."""
+    """Return counts as float32, with empty bins raised slightly and the others lowered to compensate."""
     empty = counts == 0
     n = empty.sum(1, keepdims=True)
     taken = _EPSILON * n / np.maximum(counts.shape[1] - n, 1)

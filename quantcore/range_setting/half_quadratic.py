@@ -16,18 +16,18 @@ MAX_ITERATIONS = 1000
 class HalfQuadratic(RangeSetting):
     """Min-max, then the zero_point adjusted until an outlier-robust norm of the error stops falling.
 
-    Half-Quadratic Quantization: the shrinkage operator of the l_p norm, p = ``lp_norm``, weighted by ``beta``,
-    splits off part of the error, and the zero_point becomes the mean of q - (x - split)/s, at most ``iterations``
-    times, while the mean |error| of the whole tensor falls. Blocks are therefore not independent. The arithmetic
-    is that of hqq 0.2.8's default on a CPU. Needs a convention with a float zero_point (hqq), and channels or
-    groups.
+    Half-Quadratic Quantization: the shrinkage operator of the l_p norm, p = ``lp_norm``, weighted by
+    ``beta``, splits off part of the error, and the zero_point becomes the mean of q - (x - split)/s, at most
+    ``iterations`` times, while the mean |error| of the whole tensor falls. Blocks are therefore not
+    independent. The arithmetic is that of hqq 0.2.8's default on a CPU. Needs a convention with a float
+    zero_point (hqq), and channels or groups.
 
     Badri and Shaji 2023, "Half-Quadratic Quantization of Large Machine Learning Models",
     mobiusml.github.io/hqq_blog; hqq/core/optimize.py, optimize_weights_proximal_legacy.
 
     Raises:
-        QuantError: ``iterations`` is not an integer from 1 to 1000, ``lp_norm`` is not greater than 0 and at most 1,
-            or ``beta`` is not greater than 0.
+        QuantError: ``iterations`` is not an integer from 1 to 1000, ``lp_norm`` is not greater than 0 and at
+            most 1, or ``beta`` is not greater than 0.
     """
 
     option = "half-quadratic"

@@ -32,8 +32,9 @@ class Task:
 class Control:
     """A person's choice of an argument of a range setting.
 
-    ``key``: its name in links; ``argument``: of the range setting; ``default``: a number, or a text that ``read`` turns
-    into the argument and ``write`` writes. Of numbers: ``low``, ``high`` and ``step``, and how they are shown.
+    ``key``: its name in links; ``argument``: of the range setting; ``default``: a number, or a text that
+    ``read`` turns into the argument and ``write`` writes. Of numbers: ``low``, ``high`` and ``step``, and how
+    they are shown.
     """
 
     key: str
@@ -52,17 +53,19 @@ class Control:
 class RangeSetting:
     """The base of range settings: frozen dataclasses, called with a tensor's blocks to find their ranges.
 
-    ``option``: what links call it; ``label``: what pages call it, if not the same; ``about``: what it finds the range
-    by, for a list of all; ``controls``: for its arguments; ``usual``: the arguments with which it is listed, empty if
-    it can't be used without further input.
+    ``option``: what links call it; ``label``: what pages call it, if not the same; ``about``: what it finds
+    the range by, for a list of all; ``controls``: for its arguments; ``usual``: the arguments with which it
+    is listed, empty if it can't be used without further input.
 
-    What it does: ``ends_are_elements``: from a block's lowest to its highest element; ``ends_are_given``: the same range
-    for any elements; ``gives_parameters``: scale and zero_point themselves, and no range; ``searches_codes``: the
-    codes together with the scale, and no range; ``moves_zero_point``: after the convention computed it from the range.
+    What it does: ``ends_are_elements``: from a block's lowest to its highest element; ``ends_are_given``: the
+    same range for any elements; ``gives_parameters``: scale and zero_point themselves, and no range;
+    ``searches_codes``: the codes together with the scale, and no range; ``moves_zero_point``: after the
+    convention computed it from the range.
 
-    What it knows beyond that: ``given_scales``, ``given_zero_points``: the numbers in its text, none where they are
-    computed or in a file; ``is_per_block``: whether these are of the blocks of one tensor; ``num_bytes``: what the
-    tensor takes in the files that it was read from, 0 for any other; ``takes_importance``: whether it weighs elements.
+    What it knows beyond that: ``given_scales``, ``given_zero_points``: the numbers in its text, none where
+    they are computed or in a file; ``is_per_block``: whether these are of the blocks of one tensor;
+    ``num_bytes``: what the tensor takes in the files that it was read from, 0 for any other;
+    ``takes_importance``: whether it weighs elements.
     """
 
     option: ClassVar[str]
@@ -117,7 +120,7 @@ class RangeSetting:
         return ()
 
     def quicker(self, blocks: int) -> "RangeSetting | None":
-        """Return the setting that is quick for so many blocks, itself or a coarser one; None if there is none."""
+        """Return itself or a coarser setting that is quick for so many blocks; None if there is none."""
         return self
 
     @classmethod
@@ -140,12 +143,16 @@ class RangeSetting:
         for control in self.controls:
             value = getattr(self, control.argument)
             if control.low is not None and value < control.low:
-                raise QuantError(f"The {control.label.lower()} here must be at least {control.low}, not {value}.")
+                raise QuantError(
+                    f"The {control.label.lower()} here must be at least {control.low}, not {value}."
+                )
             found[control.key] = control.write(value) if control.read else value
         there = {control.argument for control in self.controls}
         for other in fields(self):  # type: ignore[arg-type]
             if other.name not in there and getattr(self, other.name) != other.default:
-                raise QuantError(f"{other.name} of {snake_case(type(self).__name__)} can't be set here; leave it out.")
+                raise QuantError(
+                    f"{other.name} of {snake_case(type(self).__name__)} can't be set here; leave it out."
+                )
         return found
 
 

@@ -16,13 +16,13 @@ MAX_CANDIDATES = 10_000
 class MinMse(RangeSetting):
     """The range of least squared error: a grid search over ``candidates`` ranges, separately for each block.
 
-    The candidates are min-max and the same range shrunk to (candidates - 1)/candidates, …, 1/candidates of its
-    width. Symmetric: both bounds shrink towards 0, and so does max|x|. Asymmetric: both shrink in proportion
-    towards 0, or if a block lies on one side of 0, its farther bound shrinks towards the nearer. Ties go to the
-    widest. The error is measured by quantizing as the scheme does.
+    The candidates are min-max and the same range shrunk to (candidates - 1)/candidates, …, 1/candidates of
+    its width. Symmetric: both bounds shrink towards 0, and so does max|x|. Asymmetric: both shrink in
+    proportion towards 0, or if a block lies on one side of 0, its farther bound shrinks towards the nearer.
+    Ties go to the widest. The error is measured by quantizing as the scheme does.
 
-    Choukroun et al. 2019, "Low-bit Quantization of Neural Networks for Efficient Inference", arXiv 1902.06822,
-    section 3.1; Nagel et al. 2021, arXiv 2106.08295, section 3.1.
+    Choukroun et al. 2019, "Low-bit Quantization of Neural Networks for Efficient Inference", arXiv
+    1902.06822, section 3.1; Nagel et al. 2021, arXiv 2106.08295, section 3.1.
 
     Raises:
         QuantError: ``candidates`` is not an integer from 1 to 10,000.
@@ -66,8 +66,8 @@ class MeanStd(RangeSetting):
     """mean - ``k``·std to mean + ``k``·std of the block's elements (population std).
 
     Computed in float64 and clamped to float32. Bhalgat et al. 2020, "LSQ+", arXiv 2004.09576, section 3.3,
-    initializes weights with k = 3; Nagel et al. 2021, arXiv 2106.08295, section 3.1, use 6 for activations after
-    batch normalization.
+    initializes weights with k = 3; Nagel et al. 2021, arXiv 2106.08295, section 3.1, use 6 for activations
+    after batch normalization.
 
     Raises:
         QuantError: ``k`` is not a positive number.
@@ -93,7 +93,9 @@ class MeanStd(RangeSetting):
     def __post_init__(self) -> None:
         notation.read_numbers(self)
         if not self.k > 0:
-            raise QuantError(f"k={self.k:g} leaves no range; choose a positive number of deviations, such as 3.")
+            raise QuantError(
+                f"k={self.k:g} leaves no range; choose a positive number of deviations, such as 3."
+            )
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
@@ -113,7 +115,6 @@ class AbsMean(RangeSetting):
     option = "mean |x|"
     about = "the mean of |x|"
     usual = ((),)
-
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""

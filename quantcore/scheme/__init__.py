@@ -7,6 +7,7 @@ from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.scheme.support import (
     KINDS,
+    accepted,
     check_supported,
     full_name,
     nearest_supported,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import CODEBOOKS, FLOATS, INT4, INT8, Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerFlatGroup, PerGroup
-from quantcore.range_setting import Given
+from quantcore.range_setting import Given, HalfQuadratic
 from quantcore.scheme.ggml_presets import GGUF
 from quantcore.scheme.scheme import Scheme
 
@@ -90,6 +90,10 @@ PRESETS: dict[str, Scheme] = {
     "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128)),
     **_compressed_tensors(),
     **_quanto(),
+    "hqq.linear_4bit": Scheme(
+        IntFormat(4, signed=False), False, PerGroup(64), HalfQuadratic(), CONVENTIONS["hqq.linear"]
+    ),
+    "torch.quantized_decomposed.int8": _named(INT8, PerChannel(0), "torch.quantized_decomposed"),
     "bitsandbytes.nf4": _named(CODEBOOKS["nf4"], PerFlatGroup(64), "bitsandbytes.4bit"),
     "bitsandbytes.fp4": _named(CODEBOOKS["fp4_bitsandbytes"], PerFlatGroup(64), "bitsandbytes.4bit"),
     "bitsandbytes.int8_vectorwise": _named(INT8, PerChannel(0), "bitsandbytes.int8_vectorwise"),

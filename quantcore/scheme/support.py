@@ -140,8 +140,17 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
 def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
-    x of bfloat16 and float16 become float32 numbers of the same value, and so does float64, rounded, unless
-    the library computes in it; ``dtype``: of x, if it holds such already.
+    `accepted`, with x of 16 bits as float32 numbers.
+    """
+    x, own, dtype = accepted(x, scheme, dtype)
+    return x if x.dtype == torch.float64 else x.float(), own, dtype
+
+
+def accepted(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
+    """Return x as its library takes it, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
+
+    float64 becomes float32, unless the library computes in it; ``dtype``: of x, if it holds float32 numbers
+    of the same value already.
 
     Raises:
         QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
@@ -153,7 +162,7 @@ def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
         raise QuantError(refused)
     own = scheme.in_dtype(dtype)
     wide = own.rules.coding.coding_dtype == "float64" and dtype == torch.float64
-    return x.to(torch.float64) if wide else as_float32(x), own, dtype
+    return x.to(torch.float64) if wide else x if x.itemsize == 2 else as_float32(x), own, dtype
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:

@@ -183,7 +183,9 @@ def _float_zero_point(t: ElementNumbers, low: float) -> str:
     adjusted = t.scheme.range_setting.moves_zero_point
     form = "float" if adjusted else t.convention.zero_point.float_form
     text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": float(line(t, "1/s").value)}, names)
-    return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}"
+    cast = t.convention.zero_point.zero_point_dtype
+    last = "" if cast == "float32" else f", cast to {cast} once the codes are computed"
+    return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}{last}"
 
 
 def code_formula(t: ElementNumbers) -> tuple[str, str]:

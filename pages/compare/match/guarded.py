@@ -40,7 +40,6 @@ def show_code(
 
 
 def _of_code(guest: str, value: Any, *blobs: memoryview) -> guard.GuestAnswer:
-    limits = guard.GuestLimits(_SECONDS, room(_MEMORY), _MEMORY)
-    remedy = "paste only the lines that quantize"
-    subject = "Evaluating this code"
-    return guard.ask(guest, value, blobs, subject=subject, remedy=remedy, limits=limits, check=turn.check)
+    subject, remedy = "Evaluating this code", "paste only the lines that quantize"
+    work = guard.GuestWork(subject, remedy, _SECONDS, room(_MEMORY), _MEMORY)
+    return guard.ask(guest, value, blobs, work=work, check=turn.check)

@@ -19,7 +19,9 @@ def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, i
         QuantError: as there, or reading the headers takes too much time or memory.
     """
     files = 1 if name is not None else sum(each.lower().endswith(tuple(OPENERS)) for each in folder.names)
-    limits = guard.GuestLimits(min(SECONDS * max(files, 1), _MOST_SECONDS), room(_MEMORY))
+    seconds = min(SECONDS * max(files, 1), _MOST_SECONDS)
+    remedy = "open fewer files at once, or check that the file is not damaged"
+    work = guard.GuestWork("Reading the headers", remedy, seconds, room(_MEMORY))
 
     def show(done: int, of: int) -> tuple[None, tuple[()]]:
         progress(done, of)
@@ -29,20 +31,12 @@ def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, i
         source = folder.open(file)
         return [source.size, source.is_remote, source.gap], ()
 
-    answer = guard.ask(
-        "checkpoint",
-        [name, folder.is_near],
-        subject="Reading the headers",
-        remedy="open fewer files at once, or check that the file is not damaged",
-        limits=limits,
-        serve={
-            "progress": show,
-            "names": lambda: (list(folder.names), ()),
-            "present": lambda names: (sorted(folder.present(names)), ()),
-            "open": opened,
-            "read": lambda file, offset, size: (None, [folder.open(file).read(offset, size)]),
-        },
-        aside=frozenset() if folder.is_near else frozenset(("present", "open", "read")),
-        check=turn.check,
-    )
+    here: dict[str, guard.Function] = {"progress": show, "names": lambda: (list(folder.names), ())}
+    files_of: dict[str, guard.Function] = {
+        "present": lambda names: (sorted(folder.present(names)), ()),
+        "open": opened,
+        "read": lambda file, offset, size: (None, [folder.open(file).read(offset, size)]),
+    }
+    served = guard.Served(here | files_of) if folder.is_near else guard.Served(here, files_of)
+    answer = guard.ask("checkpoint", [name, folder.is_near], work=work, served=served, check=turn.check)
     return assemble(headers.from_json(answer.value, folder.open), folder.counter)

@@ -182,6 +182,8 @@ def opened(
                     asked = max(2 * total, 1 << 18)
                     mine.need(HEADERS * asked)
 
+        # its bytes as they are stored, in order, and with what is kept of the one before
+        folder.counter.most_derived = turn.GATE.largest() // 4
         folder.counter.before = wait
         try:
             checkpoint = read(folder, name, progress).as_matrices()

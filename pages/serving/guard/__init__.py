@@ -11,4 +11,4 @@ that process and nobody else's page; the visitor gets one sentence. `ask` is the
 - ``channel``: the messages between them: JSON, and bytes of arrays. Nothing is pickled.
 """
 
-from pages.serving.guard.guard import GuestAnswer, GuestLimits, ask, fork_server_pid, start
+from pages.serving.guard.guard import Function, GuestAnswer, GuestWork, Served, ask, fork_server_pid, start

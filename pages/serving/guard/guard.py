@@ -5,42 +5,61 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pages.serving.guard.channel import BrokenChannelError, Bytes, Channel, Packet, restored
-from pages.serving.guard.nursery import FORKS, Child, Nursery
+from pages.serving.guard.nursery import Child, Nursery
 from quantcore.errors import QuantError
 from quantcore.wording import megabytes
 
 POLL = 0.05  # seconds between two looks whether the visitor is still there
 # seconds in which a child that is limited by its processor time may say nothing: the machine is busy
 SILENCE = 60.0
+IMPORTS = 10.0  # seconds that a new interpreter may take before it begins
 AT_ONCE = max(2, os.cpu_count() or 1)  # guests
 _READERS = 8  # requests to another machine at the same time
 _BY_TIME = {getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)}
 
-Serve = Mapping[str, Callable[..., tuple[Any, Sequence[Bytes]]]]
 _NURSERY, _SLOTS = Nursery(), threading.BoundedSemaphore(AT_ONCE)
+Function = Callable[..., tuple[Any, Sequence[Bytes]]]
 
 
 @dataclass(frozen=True)
-class GuestLimits:
-    """What a guest may take.
+class GuestWork:
+    """What a guest is to do, in words, and what it may take.
 
-    ``seconds`` of processor time, bytes of ``memory`` beyond what a new process has, and bytes of arrays in
-    its ``answer``.
+    ``subject``, ``remedy``: what begins and ends the sentence if it exceeds a limit: "Reading x.pt", "save it
+    again".
+    ``seconds``: of processor time; ``memory``: bytes beyond a new process; ``answer``: of its arrays.
     """
 
+    subject: str
+    remedy: str
     seconds: float
     memory: int
     answer: int = 0
+
+    def error(self, what: str) -> QuantError:
+        """Return the error that says what has ended it."""
+        return QuantError(f"{self.subject} {what}; {self.remedy}.")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a guest may call, by name: functions that return a value and bytes, or raise QuantError.
+
+    ``waiting``: those that wait for other machines; they run on threads of their own.
+    """
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    waiting: Mapping[str, Function] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,20 +85,14 @@ def ask(
     value: Any,
     blobs: Sequence[Bytes] = (),
     *,
-    subject: str,
-    remedy: str,
-    limits: GuestLimits,
-    serve: Serve | None = None,
-    aside: frozenset[str] = frozenset(),
+    work: GuestWork,
+    served: Served | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> GuestAnswer:
     """Ask a guest in a process of its own, and end that process, whatever happens.
 
     Args:
         guest: a name in `guests.GUESTS`; ``value`` and ``blobs`` are what it is given.
-        subject, remedy: begin and end the sentence if it exceeds a limit: "Reading x.pt", "save it again".
-        serve: what the guest may call, by name: functions that return a value and bytes, or raise QuantError.
-        aside: those of them that wait for other machines; they run on threads of their own.
         check: called all the while; what it raises ends the guest and is passed on.
 
     Raises:
@@ -90,8 +103,7 @@ def ask(
     try:
         child = _NURSERY.child()
         try:
-            conversation = _Conversation(child, slot, limits, serve or {}, aside, check, subject, remedy)
-            return conversation.hold(guest, value, blobs)
+            return _Conversation(child, slot, work, served or Served(), check).hold(guest, value, blobs)
         finally:
             child.end()
     finally:
@@ -124,61 +136,64 @@ class _Conversation:
 
     child: Child
     slot: _Slot
-    limits: GuestLimits
-    serve: Serve
-    aside: frozenset[str]
+    work: GuestWork
+    served: Served
     check: Callable[[], None]
-    subject: str
-    remedy: str
 
     def hold(self, guest: str, value: Any, blobs: Sequence[Bytes]) -> GuestAnswer:
         """Send the request, follow the guest's calls, and return its answer."""
-        channel = Channel(self.child.reader, self.child.writer, max(self.limits.answer, 1 << 20))
+        channel = Channel(self.child.reader, self.child.writer, max(self.work.answer, 1 << 20))
         heard = queue.SimpleQueue[Packet | None]()
         threading.Thread(target=_listen, args=(channel, heard), daemon=True).start()
         with suppress(OSError):  # it has ended before it has read all: why is seen below
-            channel.send(Packet("ask", [guest, value, self.limits.seconds, self.limits.memory], blobs))
+            channel.send(Packet("ask", [guest, value, self.work.seconds, self.work.memory], blobs))
         with _Readers(channel) as readers:
             return self._follow(channel, heard, readers)
 
     def _follow(
         self, channel: Channel, heard: "queue.SimpleQueue[Packet | None]", readers: "_Readers"
     ) -> GuestAnswer:
-        silence = (
-            SILENCE if FORKS else 4 * self.limits.seconds + 10
-        )  # there it has no other limit, and imports first
+        # a new interpreter has no other limit
+        silence = SILENCE if _NURSERY.forks else 4 * self.work.seconds + IMPORTS
         last = time.monotonic()
         while True:
             self.check()
-            self.slot.hold(not readers.waiting)
+            with self._doubting():
+                is_waiting = readers.waiting
+            self.slot.hold(not is_waiting)
             try:
                 message = heard.get(timeout=POLL)
             except queue.Empty:
-                if readers.waiting:
+                if is_waiting:
                     last = time.monotonic()
                 if time.monotonic() - last > silence:
                     raise self._over(f"{silence:g} s") from None
                 continue
             if message is None:
                 raise self._ended(self.child.died_of())
-            if message.kind != "call":
-                try:
+            with self._doubting():
+                if message.kind != "call":
                     return self._answer(message)
-                except QuantError:  # also a ValueError
-                    raise
-                except (BrokenChannelError, ValueError, TypeError):  # not what our guests send
-                    raise self._ended(0) from None
-            self._serve(channel, message, readers)
+                self._serve(channel, message, readers)
             last = time.monotonic()
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """End the guest if it sends what our guests do not."""
+        try:
+            yield
+        except QuantError:  # also a ValueError
+            raise
+        except (BrokenChannelError, ValueError, TypeError, LookupError):
+            raise self._ended(0) from None
 
     def _serve(self, channel: Channel, message: Packet, readers: "_Readers") -> None:
         name, *arguments = message.value
-        handler = self.serve[name]
-        if name in self.aside:
-            readers.submit(handler, arguments, message.number)
+        if name in self.served.waiting:
+            readers.submit(self.served.waiting[name], arguments, message.number)
         else:
             self.slot.hold(False)
-            _reply(channel, handler, arguments, message.number)
+            _reply(channel, self.served.functions[name], arguments, message.number)
 
     def _answer(self, message: Packet) -> GuestAnswer:
         from quantcore.checkpoints import NotFound
@@ -191,24 +206,20 @@ class _Conversation:
             sentence, not_found = message.value
             raise (NotFound if not_found else QuantError)(str(sentence))
         if message.kind == "memory":
-            raise self._over(f"{megabytes(self.limits.memory)} of memory")
+            raise self._over(f"{megabytes(self.work.memory)} of memory")
         from pages.serving.log import log  # not for guests, who would import streamlit
 
         log.error("A guest failed: %s", message.value)
-        raise QuantError(
-            f"{self.subject} failed, which is a defect of this app and was logged; {self.remedy}."
-        )
+        raise self.work.error("failed, which is a defect of this app and was logged")
 
     def _ended(self, signal_number: int) -> QuantError:
         if signal_number in _BY_TIME:
-            return self._over(f"{self.limits.seconds:g} s of processor time")
+            return self._over(f"{self.work.seconds:g} s of processor time")
         # the machine's last resort, or the C library's when an allocation fails
-        return QuantError(
-            f"{self.subject} ended its process, which takes too much memory or is damaged; {self.remedy}."
-        )
+        return self.work.error("ended its process, which takes too much memory or is damaged")
 
     def _over(self, what: str) -> QuantError:
-        return QuantError(f"{self.subject} takes more than {what}, the limit on this server; {self.remedy}.")
+        return self.work.error(f"takes more than {what}, the limit on this server")
 
 
 class _Readers:

@@ -38,15 +38,19 @@ class Child(Protocol):
 
 
 class Nursery:
-    """Makes children; starts the fork server when it is first needed, and again if it has died."""
+    """Makes children; starts the fork server when it is first needed, and again if it has died.
 
-    def __init__(self) -> None:
+    ``forks``: whether it does; otherwise each child is a new interpreter.
+    """
+
+    def __init__(self, forks: bool = FORKS) -> None:
+        self.forks = forks
         self._lock = threading.Lock()
         self._server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
     def start(self) -> None:
         """Start the fork server, if it does not run yet; it prepares itself while others go on."""
-        if FORKS:
+        if self.forks:
             with self._lock:
                 self._control()
 
@@ -57,7 +61,7 @@ class Nursery:
 
     def child(self) -> Child:
         """Return a new child, once the fork server is prepared."""
-        if not FORKS:
+        if not self.forks:
             return _Interpreter()
         ours, theirs = socket.socketpair()
         status, wanted = os.pipe()

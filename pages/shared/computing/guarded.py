@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from pages.serving import guard
 from pages.serving.settings import upload_limit
-from pages.serving.work import memory
+from pages.serving.work.memory import usable
 from pages.shared.computing import turn
 from quantcore import tensors
 from quantcore.wording import printable
@@ -41,13 +41,12 @@ def _of_file(guest: str, value: Any, data: bytes, name: str, unpacked: int) -> g
     most = upload_limit()
     seconds = SECONDS + len(data) / _TEXT_A_SECOND + min(unpacked, most) / _UNPACKED_A_SECOND
     # the file itself, what is unpacked, its values as float32 and as they were
-    limits = guard.GuestLimits(
-        seconds, room(len(data) + 4 * min(max(unpacked, len(data)), most) + (1 << 28)), most
-    )
+    memory = room(len(data) + 4 * min(max(unpacked, len(data)), most) + (1 << 28))
     subject, remedy = f"Reading {printable(name, 80)}", "save the tensor as .npy and upload that"
-    return guard.ask(guest, value, [data], subject=subject, remedy=remedy, limits=limits, check=turn.check)
+    work = guard.GuestWork(subject, remedy, seconds, memory, most)
+    return guard.ask(guest, value, [data], work=work, check=turn.check)
 
 
 def room(wanted: int) -> int:
     """Return the bytes that a guest may take: what it needs, but never most of a small machine."""
-    return min(wanted, memory.usable() // 3)
+    return min(wanted, usable() // 3)

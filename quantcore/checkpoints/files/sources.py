@@ -14,6 +14,7 @@ import numpy as np
 
 from quantcore.checkpoints.statement import NotFound, named
 from quantcore.errors import QuantError
+from quantcore.wording import megabytes
 
 _MOST_RANGES = 1000  # tracked per file
 # bytes of all derived sources; what was made last is kept in any case, since rows of it are read in turn
@@ -28,12 +29,14 @@ class ByteCounter:
     """How many bytes have been read, and in how many reads.
 
     ``before``: called with the number of bytes before each read, on the thread that reads; it may wait or
-    raise.
+    raise. ``most_derived``: bytes of a tensor that may be computed in memory from the bytes of the files
+    (`DerivedSource`).
     """
 
     total: int = 0
     reads: int = 0
     before: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
+    most_derived: int = field(default=2**62, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     # for each file: the starts and ends, alternating, of the ranges read so far
     _ends: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
@@ -146,14 +149,26 @@ class DerivedSource(ByteSource):
     """Bytes that are computed from a file's when needed: reordered or converted; a few tensors' are kept."""
 
     gap = 2**62
+    source: ByteSource
     _data: memoryview | None = None
 
     def _read(self, offset: int, size: int) -> memoryview:
         data = self._data
         if data is None:
+            if self.size > self.most_derived:
+                raise QuantError(
+                    f"{named(self.name)} takes {megabytes(self.size)} of memory at once, more than the "
+                    f"{megabytes(self.most_derived)} for it here; save it as a contiguous tensor."
+                )
             data = self._make()
             self._keep(data)
         return data[offset : offset + size]
+
+    @property
+    def most_derived(self) -> int:
+        """The limit of the file that its bytes come from."""
+        source = self.source
+        return source.most_derived if isinstance(source, DerivedSource) else source.counter.most_derived
 
     @abstractmethod
     def _make(self) -> memoryview: ...

@@ -48,4 +48,19 @@ RECORDS = (
         zero_point_form="float_rounded",
         **_HQQ,
     ),
+    Convention.of(
+        "hqq.linear",
+        call="HQQLinear(linear, BaseQuantizeConfig(nbits=4, axis=1), compute_dtype=x.dtype)",
+        preset_only=True,
+        zero_point_form="float_rounded",
+        **_HQQ
+        | {
+            # scale and zero point are cast when the codes are there
+            "variants": (
+                *own_dtype("scale_dtype", "zero_point_dtype", "decoding_dtype", "value_dtype"),
+                *own_dtype("decoding_dtype", "value_dtype", dtypes=("float64",)),
+            ),
+            "sources": (*_HQQ["sources"], ("scale_dtype", "hqq/core/quantize.py:210-231, to_inplace")),
+        },
+    ),
 )

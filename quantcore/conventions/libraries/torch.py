@@ -58,6 +58,27 @@ RECORDS = (
         **_TORCH,
     ),
     Convention.of(
+        "torch.quantized_decomposed",
+        call="MinMaxObserver or PerChannelMinMaxObserver -> quantized_decomposed.quantize_per_tensor/channel",
+        preset_only=True,
+        kernel="B",
+        nan="zero",
+        variants=own_dtype("value_dtype"),
+        refused_dtypes=(
+            ("float64", "Expecting input to have dtype torch.float32, but got dtype: torch.float64"),
+        ),
+        limits=(
+            Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel scales"),
+            Limit("bits", (2, 3, 4, 5, 6, 7, 8, 16), "has observers for up to 8 bits and for 16 bits"),
+        ),
+        sources=(
+            ("kernel", "torch/ao/quantization/fx/_decomposed.py:82-85; measured"),
+            ("value_dtype", "torch/ao/quantization/fx/_decomposed.py, out_dtype of dequantize_per_tensor"),
+            *_OBSERVERS,
+        ),
+        **_TORCH,
+    ),
+    Convention.of(
         "torch.quantize_per_tensor",
         call="MinMaxObserver -> torch.quantize_per_tensor",
         kernel="E",

@@ -87,6 +87,7 @@ class ZeroPointStage(Stage):
     zero_point_precision           "float32" · "float64" · "float16" · "bfloat16": what each operation is
                                    rounded to
     zero_point_scale               "final" · "raw": before it was cast or replaced
+    zero_point_dtype               the same: what a float zero point is cast to once codes are computed
     replaced_zero_point            for a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
     nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": qmin - (-2^31) in int32
     unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" the same for 8 and 16 bits, else
@@ -112,6 +113,12 @@ class ZeroPointStage(Stage):
         "the precision of the zero point",
         lambda facts: f"the zero point is computed in {facts.rules.zero_point.zero_point_precision}",
         _precision_matters,
+    )
+    zero_point_dtype: Precision = choice(
+        "float32",
+        "the dtype of zero points",
+        lambda facts: f"the zero point is cast to {facts.rules.zero_point.zero_point_dtype} after the codes",
+        lambda facts: facts.asymmetric and not facts.rules.zero_point.is_integer,
     )
     zero_point_scale: Literal["final", "raw"] = choice(
         "final",

@@ -1,27 +1,26 @@
 """What can go wrong between a library and the reader of its codes, and mistakes in computing them.
 
-A `Corruption` says how codes differ from those of a scheme: mistakes in the arithmetic, then what was done to the
-stored integers. The latter is undone before anything is compared, so codes always have the axes of the original.
+A `Corruption` says how codes differ from those of a scheme: mistakes in the arithmetic, then what was done to
+the stored integers. The latter is undone before anything is compared, so codes always have the axes of the
+original.
 """
 
 import dataclasses
 import itertools
 import warnings
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Kernel
-from quantcore.expressions import BlockStep, Expression, step_of
+from quantcore.conventions import KERNELS, Kernel
 from quantcore.formats import INT8, MAX_BITS, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.search_space import signed_bits
-from quantcore.mistakes import IN_CODES, MISTAKES, Stage
-from quantcore.numerics import as_float32, rounding
-from quantcore.programs import Program, code_program, factor_of
+from quantcore.mistakes import IN_CODES, MISTAKES, Kinds, Stage, codes_of_values, program_of
+from quantcore.numerics import as_float32
+from quantcore.programs import Program, factor_of
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
 from quantcore.scheme import Scheme
@@ -41,7 +40,9 @@ class Transposed:
     @property
     def told(self) -> str:
         """The beginning of an answer."""
-        return f"The {'codes are' if len(self.order) == 2 else 'axes of the codes are'} {self}".replace("axes permuted", "permuted")
+        if len(self.order) == 2:
+            return f"The codes are {self}"
+        return f"The axes of the codes are {self}".replace("axes permuted", "permuted")
 
     def __str__(self) -> str:
         return "transposed" if len(self.order) == 2 else f"axes permuted to {self.order}"
@@ -73,7 +74,6 @@ class Reinterpreted:
 
 Stored = Transposed | Reinterpreted
 
-Kinds = tuple[str, ...]  # keys of `IN_CODES`
 # Those that are choices of a convention
 CHOICES = [kind for kind, mistake in IN_CODES.items() if mistake.choices]
 ROUNDINGS = {kind for kind in CHOICES if "rounding" in IN_CODES[kind].choices}
@@ -85,7 +85,8 @@ def _of(stage: Stage, *searches: str) -> list[str]:
     return [kind for kind in every if not searches or IN_CODES[kind].search in searches]
 
 
-# Those after the arithmetic, with the zero_point, and in the range, which are part of the scheme's range setting
+# Those after the arithmetic, with the zero_point, and in the range, which are part of the scheme's range
+# setting
 OVERFLOWS, ZERO_POINTS, RANGES = (frozenset(_of(stage)) for stage in ("overflow", "zero point", "range"))
 # What a cast does: rules that differ only in ties change too few codes to be told apart from another mistake
 _CASTS = [kind for kind in _of("rounding") if not IN_CODES[kind].choices["rounding"].startswith("half")]
@@ -136,48 +137,12 @@ def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**choices))
 
 
-@lru_cache(maxsize=1024)
-def program_of(coding: CodingStage, kinds: Kinds = (), fmt: IntFormat = INT8) -> Program:
-    """Return how an element becomes a code where these mistakes are made; ``fmt``: for what follows v alone.
-
-    It starts from x, s and z; from 1/s too, where the library stores it; and from s8, the scale of x in int8, if x is
-    quantized twice.
-    """
-    mistakes = [IN_CODES[kind] for kind in kinds]
-    for mistake in mistakes:
-        coding = dataclasses.replace(coding, **mistake.choices)
-    convention = dataclasses.replace(TEXTBOOK, coding=coding)
-    found = code_program(fmt, convention, round_=rounding(coding.rounding))
-    for mistake in mistakes:
-        if mistake.step is not None:
-            name, of = mistake.step
-            found = found.changed(name, of(fmt), mistake.title)
-    return found
-
-
 def of_blocks(program: Program, params: QParams) -> dict[str, Tensor]:
     """Return what a program takes of each block, in block form: s or, if it multiplies, 1/s; and z."""
     factor, number = factor_of(program), params.scale
     if factor == "1/s":
         number = program.write("1/s", {"s": number}) if params.inverse is None else params.inverse
     return {factor: number, "z": params.zero_point.to(torch.float32)}
-
-
-@lru_cache(maxsize=1024)
-def before_clamp(coding: CodingStage, kinds: Kinds, names: tuple[str, ...]) -> Expression:
-    """Return v as an expression of numbers by these names and ½."""
-    return program_of(coding, kinds).whole("v", names)
-
-
-@lru_cache(maxsize=1024)
-def _after_clamp(coding: CodingStage, kinds: Kinds, fmt: IntFormat) -> BlockStep:
-    return step_of(program_of(coding, kinds, fmt).whole("q", ("v",)))
-
-
-def codes_of_values(values: Tensor, coding: CodingStage, kinds: Kinds, fmt: IntFormat) -> Tensor:
-    """Return the codes for the values before the clamp; the mistakes made before it change nothing."""
-    found: Tensor = _after_clamp(coding, kinds, fmt)({"v": values}, {})
-    return found
 
 
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
@@ -234,7 +199,7 @@ class ElementInputs:
         )
 
     def of(self, name: str) -> Tensor:
-        """Return a result: "s" and "z" as they are used, "u" is what is rounded, "v" the code before the clamp."""
+        """Return a result: s, z as they are used; u, which is rounded; v, the code before the clamp."""
         found: Tensor = self.program.write(name, self.numbers, torch.empty_like(self.numbers["x"]))
         return found
 
@@ -258,7 +223,9 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
     return codes.nan_to_num(0).to(torch.int32 if "unclamped" in kinds else fmt.dtype)
 
 
-def element_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> ElementInputs:
+def element_inputs(
+    x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE
+) -> ElementInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
     coding, kinds = scheme.rules.coding, corruption.computed
     kernel, program = KERNELS[coding.kernel], program_of(coding, kinds)

@@ -22,12 +22,7 @@ from quantcore.granularity import (
     grid_shape,
     to_blocks,
 )
-from quantcore.matching.hypotheses.corruption import (
-    Corruption,
-    Kinds,
-    changed,
-    program_of,
-)
+from quantcore.matching.hypotheses.corruption import Corruption, changed
 from quantcore.matching.hypotheses.sample import (
     Sample,
     Source,
@@ -36,6 +31,7 @@ from quantcore.matching.hypotheses.sample import (
     write_given,
 )
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, GivenCodes, Hypothesis, SearchTask
+from quantcore.mistakes import Kinds, program_of
 from quantcore.qparams import BlockErrors, QParams, parameters
 from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme
@@ -53,7 +49,7 @@ _OVERFLOWS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
 
 @dataclass(frozen=True, eq=False)
 class TriedParams:
-    """Parameters to try, in block form; ``range``: the mistakes that lead to them; ``then``: the mistakes that follow."""
+    """Parameters to try, in block form; ``range``: mistakes that lead to them; ``then``: later ones."""
 
     granularity: Granularity
     format: IntFormat
@@ -88,7 +84,8 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedPara
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
     """Yield scales from the range 0 to max |x|, although x has negative values.
 
-    The range is divided into all steps, or is that of symmetric unsigned codes; zero_points other than 0 are omitted.
+    The range is divided into all steps, or is that of symmetric unsigned codes; zero_points other than 0 are
+    omitted.
     """
     wide = [fmt for fmt in formats if not fmt.narrow and bool((x < 0).any())]
     for fmt, granularity in itertools.product(wide, _granularities(x)):

@@ -21,8 +21,9 @@ from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Convention
 from quantcore.expressions import run
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_bounds, block_shape, cells_of, grid_shape
-from quantcore.matching.hypotheses.corruption import Kinds, before_clamp, of_blocks, program_of
+from quantcore.matching.hypotheses.corruption import of_blocks
 from quantcore.matching.inputs import on_grid
+from quantcore.mistakes import Kinds, before_clamp, program_of
 from quantcore.qparams import QParams, parameters
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme
@@ -43,9 +44,9 @@ Parameters = tuple[Tensor, Tensor]
 class Sample:
     """Sampled blocks and elements, for granularities of one kind.
 
-    ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks): one per
-    element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its grid;
-    ``schemes``: a cache for `scoring`.
+    ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks):
+    one per element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its
+    grid; ``schemes``: a cache for `scoring`.
     """
 
     granularities: tuple[Granularity, ...]
@@ -220,7 +221,7 @@ def swapped_axes(x: Tensor) -> list[Source]:
 def with_given_scale(
     x: Tensor, codes: Tensor, scale: Tensor, zero_point: Tensor | None, searched: list[Granularity]
 ) -> list[Source]:
-    """Return the granularities that a given scale fits, with the given zero_point (of either sign) or an inferred one.
+    """Return the granularities that a given scale fits, with the given zero_point or an inferred one.
 
     ``codes``: on the axes of x, as int64.
     """
@@ -243,7 +244,7 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
 
 
 def write_given(scale: Tensor, zero_point: Tensor) -> Given:
-    """Return the setting with these parameters, plain numbers for one block; they read back as the same float32."""
+    """Return the setting with these parameters; as text, it reads back as the same float32."""
     s, z = (p.reshape(()) if p.numel() == 1 else p for p in (scale, zero_point.to(torch.int64)))
     return Given(s.numpy().astype(str).astype(np.float64), z)
 

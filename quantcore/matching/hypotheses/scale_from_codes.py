@@ -1,7 +1,7 @@
-"""A scale derived from the codes alone: every scale that gives them, and the one most likely written by a person.
+"""A scale derived from the codes alone: every scale that gives them, and the one that a person would write.
 
-|x/s + z - q| <= 1/2 for every code q except qmin and qmax, which satisfy one side only; a code that wrapped may
-be off by 2^bits. For each zero_point this leaves intervals of 1/s.
+|x/s + z - q| <= 1/2 for every code q except qmin and qmax, which satisfy one side only; a code that wrapped
+may be off by 2^bits. For each zero_point this leaves intervals of 1/s.
 """
 
 import math
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
-from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
+from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, changed
 from quantcore.matching.hypotheses.sample import always_the_same, write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, GivenCodes, Hypothesis
+from quantcore.mistakes import Kinds
 from quantcore.scheme import Scheme
 
 Values = npt.NDArray[np.float64]
@@ -42,7 +43,7 @@ class ScaleFit:
 
 
 def fitted(x: Tensor, reading: GivenCodes) -> Iterator[Hypothesis]:
-    """Yield schemes with a fitted scale and zero_point, the simplest first; some may fit only part of the tensor."""
+    """Yield schemes with fitted parameters, the simplest first; some may fit only part of the tensor."""
     values, codes = _drawn(x, reading.codes)
     # wrapped codes are the same whether read as signed or unsigned
     wraps = not any(isinstance(step, Reinterpreted) for step in reading.corruption.stored)
@@ -78,7 +79,7 @@ def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[S
 def interval(
     x: Tensor, codes: Tensor, fmt: IntFormat, zero_point: int, wrapped: bool, near: float
 ) -> Interval:
-    """Return the interval of scales around ``near`` that give these codes, up to float32 rounding; codes in x's shape."""
+    """Return the scales around ``near`` that give codes of x's shape, up to float32 rounding."""
     values, integers = _drawn(x, codes.to(torch.float32))
     if wrapped:
         spans = _wrapped(values, integers, fmt, zero_point)

@@ -10,14 +10,7 @@ from torch import Tensor
 
 from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
-from quantcore.matching.hypotheses.corruption import (
-    OVERFLOWS,
-    ZERO_POINTS,
-    Corruption,
-    Kinds,
-    changed,
-    codes_of_values,
-)
+from quantcore.matching.hypotheses.corruption import OVERFLOWS, ZERO_POINTS, Corruption, changed
 from quantcore.matching.hypotheses.sample import (
     Counts,
     Sample,
@@ -27,7 +20,7 @@ from quantcore.matching.hypotheses.sample import (
     numbers_of,
     values_of,
 )
-from quantcore.mistakes import IN_CODES
+from quantcore.mistakes import IN_CODES, Kinds, codes_of_values
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
@@ -41,7 +34,7 @@ _INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
 
 @dataclass(frozen=True, eq=False)
 class GivenCodes:
-    """The given codes with a corruption undone, on the axes of the original, and the formats they may have."""
+    """Given codes with a corruption undone, on the axes of the original, and the formats they may have."""
 
     corruption: Corruption
     codes: Tensor

@@ -15,8 +15,9 @@ from quantcore.mistakes.record import InAnswers, InCodes, InSource, Mistake, Par
 from quantcore.numerics import before_rounding, rounding
 from quantcore.tracing import number
 
-# In C++, casting a float that does not fit to int8 is undefined; through int32 the cast keeps the lowest 8 bits on every
-# machine, which is what x86 does directly and what the published tables show.
+# In C++, casting a float that does not fit to int8 is undefined; through int32 the cast keeps the lowest 8
+# bits on every machine, which is what x86 does directly and what the published tables show.
+
 # ruff: noqa: D103 (the cases say what the code that they show does)
 
 
@@ -92,6 +93,9 @@ def clamp_a_copy(x: Tensor) -> Parts:
     return codes, scale, codes * scale
 
 
+_NEAREST, _S8 = rounded_by("half_even"), Name("s8")
+
+
 def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
     """Return the code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
 
@@ -130,15 +134,17 @@ ROUNDING = (
         (WorkedCase(
             "truncated", 15, "Truncated instead of rounded",
             "Compare |x| with |x̂|.",
-            "A cast to an integer drops the fraction: x̂ is never farther from 0 than x, and errors come close to "
-            "a full step instead of half a step.",
+            "A cast to an integer drops the fraction: x̂ is never farther from 0 than x, and errors come "
+            "close to a full step instead of half a step.",
             "Call torch.round before the cast.",
             truncated, rounded, tensors.NEAR_TIES, INT4,
         ),),
     ),
     Mistake(
         "floor", "rounding", ("mistakes", "truncated"),
-        InAnswers("rounding", 60, _rounded("floor", "was rounded down to"), zero_point=_low_rounded(math.floor)),
+        InAnswers(
+            "rounding", 60, _rounded("floor", "was rounded down to"), zero_point=_low_rounded(math.floor)
+        ),
         InCodes(9, "rounded down", "Values are rounded down", choices={"rounding": "floor"}),
     ),
     Mistake(
@@ -175,7 +181,8 @@ QUOTIENTS = (
         )]),
         in_source=InSource(
             "Multiplied instead of divided",
-            "{how}; codes count steps of the scale, so x is divided by it and the codes are multiplied by it.",
+            "{how}; codes count steps of the scale, so x is divided by it and the codes are multiplied by "
+            "it.",
             "Quantize with torch.round(x / scale), dequantize with codes * scale.", "scale",
         ),
     ),
@@ -188,21 +195,21 @@ QUOTIENTS = (
     Mistake(
         "quantized_twice", "x", ("mistakes", "quantized-twice"),
         in_codes=InCodes(
-            15, "quantized twice, to 8 bits first", "The values were quantized twice, to 8 bits first", "late",
-            step=("x", lambda fmt: CLAMP(rounded_by("half_even")(Name("x") / Name("s8")), -128, 127) * Name("s8")),
+            15, "quantized twice, to 8 bits first", "The values were quantized twice, to 8 bits first",
+            "late", step=("x", lambda fmt: CLAMP(_NEAREST(Name("x") / _S8), -128, 127) * _S8),
         ),
         in_source=InSource(
             "Quantized twice",
-            "This tensor was already quantized and dequantized (line {before}): rounding twice can move a value "
-            "by more than half a step.",
+            "This tensor was already quantized and dequantized (line {before}): rounding twice can move a "
+            "value by more than half a step.",
             "Quantize the original tensor once.",
         ),
         cases=(WorkedCase(
             "quantized-twice", 14, "Quantized twice",
             "Which errors are larger than half a step?",
             "The 4-bit codes are computed from 8-bit codes: the first rounding can move a value across the "
-            "midpoint between two codes, and the second then picks the farther one. That error exceeds half a "
-            "step; a single rounding's never does.",
+            "midpoint between two codes, and the second then picks the farther one. That error exceeds half "
+            "a step; a single rounding's never does.",
             "Quantize the original values, once.",
             eight_bits_then_four, four_bits_at_once, tensors.NEAR_TIES, INT4,
         ),),
@@ -211,15 +218,15 @@ QUOTIENTS = (
         "clamp_in_place", "x", ("mistakes", "clamp-in-place"),
         in_source=InSource(
             "Input modified in place",
-            "{what} modifies the caller's tensor: an error computed afterwards is measured against the changed "
-            "tensor.",
+            "{what} modifies the caller's tensor: an error computed afterwards is measured against the "
+            "changed tensor.",
             "Use the operation that returns a new tensor, such as clamp without an underscore.",
         ),
         cases=(WorkedCase(
             "clamp-in-place", 13, "A clamp that changes its input",
             "x̂ is the same with and without the mistake. Is the error?",
-            "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured "
-            "against the clipped tensor, so the clipping error is missing.",
+            "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is "
+            "measured against the clipped tensor, so the clipping error is missing.",
             "clamp without an underscore returns a new tensor.",
             clamp_in_place, clamp_a_copy, tensors.TWELVE_UNPUBLISHED,
         ),),
@@ -245,8 +252,9 @@ OVERFLOW = (
         (WorkedCase(
             "cast-without-clamp", 8, "A cast without a clamp",
             "The range is -1.5..1.5. What happens to values outside it?",
-            "A value outside the range needs a code outside int8, and the cast keeps only its lowest 8 bits: "
-            "instead of being clipped to the range, the value lands anywhere in it, often with the opposite sign.",
+            "A value outside the range needs a code outside int8, and the cast keeps only its lowest 8 "
+            "bits: instead of being clipped to the range, the value lands anywhere in it, often with the "
+            "opposite sign.",
             "Clamp to -128..127 before the cast: the value is clipped to the end of the range.",
             cast_without_clamp, clamp_before_cast, tensors.TWELVE_UNPUBLISHED,
         ),),
@@ -304,8 +312,8 @@ OVERFLOW = (
         ),
         in_source=InSource(
             "Clamp bounds of another type",
-            "The clamp{clamp} keeps {kept}, but {dtype} holds {limits}: codes outside that range wrap around in "
-            "the cast{cast}.",
+            "The clamp{clamp} keeps {kept}, but {dtype} holds {limits}: codes outside that range wrap "
+            "around in the cast{cast}.",
             "{fix} to {limits}.",
         ),
         cases=(WorkedCase(
@@ -320,8 +328,8 @@ OVERFLOW = (
         "zero_point_after_clamp", "overflow", ("mistakes", "cast-without-clamp"),
         in_source=InSource(
             "Zero point added after the clamp",
-            "The zero point is added after the clamp{clamp}, which therefore clips x / scale instead of the codes, "
-            "and nothing keeps the sum in {limits} before its cast to {dtype}.",
+            "The zero point is added after the clamp{clamp}, which therefore clips x / scale instead of the "
+            "codes, and nothing keeps the sum in {limits} before its cast to {dtype}.",
             "Add the zero point first, then clamp, then cast.", "late",
         ),
     ),

@@ -86,8 +86,8 @@ RANGES = (
         ),
         in_source=InSource(
             "Zero point with the wrong sign",
-            "The zero point has the wrong sign: min(x) / scale is added to x / scale, so min(x) gets twice its "
-            "code.",
+            "The zero point has the wrong sign: min(x) / scale is added to x / scale, so min(x) gets twice "
+            "its code.",
             "Use zero_point = qmin - round(min / scale).", "zero",
         ),
     ),
@@ -101,8 +101,8 @@ RANGES = (
         ),
         in_source=InSource(
             "Maximum of x instead of |x|",
-            "{extreme} ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside "
-            "the range.",
+            "{extreme} ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie "
+            "outside the range.",
             "Take the maximum of |x|: x.abs().max() or np.abs(x).max().", "scale",
         ),
     ),
@@ -133,8 +133,8 @@ RANGES = (
         cases=(WorkedCase(
             "range-without-minimum", 5, "Asymmetric in name only",
             "How far does x̂ reach on each side of 0?",
-            "The range is taken as 0 to max|x|, although x has negative values, and divided into 255 steps. The "
-            "codes -128..127 then reach only about half of max|x|, and both ends are clipped.",
+            "The range is taken as 0 to max|x|, although x has negative values, and divided into 255 steps. "
+            "The codes -128..127 then reach only about half of max|x|, and both ends are clipped.",
             "Take the range from min to max; the zero point shifts the codes onto it.",
             range_from_zero_up, range_from_low_to_high, tensors.TWELVE,
         ),),
@@ -153,9 +153,9 @@ RANGES = (
         cases=(WorkedCase(
             "percentile-of-signed-values", 6, "A percentile of x instead of |x|",
             "x̂ may be close to x, but does every code fit int8?",
-            "The 99.9th percentile of x says nothing about the negative values. The most negative one needs a "
-            "code below -128. Without a clamp, and with codes kept as floats, nobody notices until they are "
-            "stored.",
+            "The 99.9th percentile of x says nothing about the negative values. The most negative one needs "
+            "a code below -128. Without a clamp, and with codes kept as floats, nobody notices until they "
+            "are stored.",
             "Take the percentile of |x|, and clamp the codes.",
             percentile_of_x, percentile_of_magnitude, tensors.TWELVE,
         ),),

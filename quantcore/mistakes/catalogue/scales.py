@@ -94,8 +94,8 @@ SCALES = (
         cases=(WorkedCase(
             "scale-in-float16", 16, "A scale too small for float16",
             "How many distinct codes are there?",
-            "The smallest positive float16 is 6e-8. A scale below half of that becomes 0: x / 0 is infinite, the "
-            "clamp turns it into 127 or -128, and x̂ = 127 · 0 is 0.",
+            "The smallest positive float16 is 6e-8. A scale below half of that becomes 0: x / 0 is "
+            "infinite, the clamp turns it into 127 or -128, and x̂ = 127 · 0 is 0.",
             "Store scales in float32, or rescale the tensor first.",
             scale_in_float16, scale_in_float32, tensors.TINY,
         ),),
@@ -126,8 +126,8 @@ SCALES = (
         ),
         in_source=InSource(
             "Scales along the wrong axis",
-            "The scales of this reduction are aligned with another axis than the one they belong to: x / scale "
-            "applies them along the wrong axis, or fails where the lengths differ.",
+            "The scales of this reduction are aligned with another axis than the one they belong to: x / "
+            "scale applies them along the wrong axis, or fails where the lengths differ.",
             "Keep the reduced axis: amax(dim=…, keepdim=True).", "scale",
         ),
     ),

@@ -54,8 +54,8 @@ VALUES = (
         "zero_point_forgotten", "value", ("mistakes", "zero-point-forgotten"),
         in_source=InSource(
             "Zero point not subtracted when dequantizing",
-            "The codes include the zero point, but dequantizing does not subtract it: every value is too large by "
-            "zero_point · scale.",
+            "The codes include the zero point, but dequantizing does not subtract it: every value is too "
+            "large by zero_point · scale.",
             _DEQUANTIZE,
         ),
         cases=(WorkedCase(
@@ -69,15 +69,15 @@ VALUES = (
         "zero_point_added", "value", ("mistakes", "zero-point-added"),
         in_source=InSource(
             "Zero point added when dequantizing",
-            "The codes already include the zero point, and dequantizing adds it again: every value is too large "
-            "by 2 · zero_point · scale.",
+            "The codes already include the zero point, and dequantizing adds it again: every value is too "
+            "large by 2 · zero_point · scale.",
             _DEQUANTIZE,
         ),
         cases=(WorkedCase(
             "zero-point-added", 11, "Dequantized with the wrong sign of the zero point",
             "Is the error the same everywhere?",
-            "(q + z) · s shifts in the same direction a second time: every value is too large by "
-            "2 · zero_point · s. Libraries that store offset = -z do add it; do not use their offset as a zero "
+            "(q + z) · s shifts in the same direction a second time: every value is too large by 2 · "
+            "zero_point · s. Libraries that store offset = -z do add it; do not use their offset as a zero "
             "point.",
             _LINEAR, zero_point_added, zero_point_subtracted, tensors.TWO_SIDED, UINT8,
         ),),
@@ -92,8 +92,8 @@ VALUES = (
         cases=(WorkedCase(
             "zero-point-after-scale", 12, "Dequantized in the wrong order",
             "By how much are the values off, in units of x?",
-            "q · s is in units of x, but z counts codes: every value is off by z · (1 - s). With zero point 0 "
-            "nobody notices.",
+            "q · s is in units of x, but z counts codes: every value is off by z · (1 - s). With zero point "
+            "0 nobody notices.",
             _LINEAR, zero_point_after_scale, zero_point_subtracted, tensors.TWO_SIDED, UINT8,
         ),),
     ),
@@ -109,8 +109,8 @@ VALUES = (
         "dequantize_overflow", "value", ("zero_point", ""),
         in_source=InSource(
             "q - z overflows the codes' type",
-            "codes - zero_point is computed in {dtype}, which has {bits} bits: differences that it does not hold "
-            "wrap around.",
+            "codes - zero_point is computed in {dtype}, which has {bits} bits: differences that it does not "
+            "hold wrap around.",
             "Convert first: (codes.float() - zero_point) * scale.",
         ),
     ),

@@ -134,32 +134,33 @@ ZERO_POINTS = (
     ),
     Mistake(
         "zero_point_left_out", "zero point", ("mistakes", "zero-point-left-at-zero"),
-        InAnswers("zero point forgotten", 110, code=_shifted_by(0.0, "is missing", lambda c: not c.symmetric)),
+        InAnswers("zero point forgotten", 110, _shifted_by(0.0, "is missing", lambda c: not c.symmetric)),
         InCodes(
-            4, "asymmetric scale, zero_point omitted", "The scale is asymmetric, but the zero point is omitted",
+            4, "asymmetric scale, zero_point omitted",
+            "The scale is asymmetric, but the zero point is omitted",
             symmetric=False, step=("z", lambda fmt: Number(0.0)),
         ),
         InSource(
             "Asymmetric scale without a zero point",
-            "{scale} is the step of an asymmetric range, but the zero point is {zero}: codes run from min/scale "
-            "to max/scale instead of covering the codes of the type.",
+            "{scale} is the step of an asymmetric range, but the zero point is {zero}: codes run from "
+            "min/scale to max/scale instead of covering the codes of the type.",
             "Add the zero point {low} - round(min / scale), or use max|x| with a symmetric scale.", "zero",
         ),
         (
             WorkedCase(
                 "wraps-per-tensor", 1, "Asymmetric scale, zero point 0, no clamp",
                 "Look at the largest values: which of them kept their sign?",
-                "(max - min) / 255 covers the range only together with its zero point. With zero point 0 the "
-                "largest value needs a code above 127, and the cast to int8 keeps only its lowest 8 bits: 129, "
-                "for example, becomes -127.",
+                "(max - min) / 255 covers the range only together with its zero point. With zero point 0 "
+                "the largest value needs a code above 127, and the cast to int8 keeps only its lowest 8 "
+                "bits: 129, for example, becomes -127.",
                 "Symmetric codes need the scale max|x| / 127: then no code exceeds ±127.",
                 asymmetric_scale_then_cast, symmetric_scale_then_cast, tensors.EXERCISE,
             ),
             WorkedCase(
                 "wraps-per-column", 2, "The same with one scale per column",
                 "Look at the columns whose values are mostly of one sign.",
-                "A column that is not centered on 0 has a small max - min, so its largest values need codes far "
-                "above 127. The error can even be larger than with one scale for the tensor.",
+                "A column that is not centered on 0 has a small max - min, so its largest values need codes "
+                "far above 127. The error can even be larger than with one scale for the tensor.",
                 "Use the scale max|column| / 127 for each column.",
                 asymmetric_scale_per_column, symmetric_scale_per_column, tensors.EXERCISE,
             ),
@@ -174,9 +175,9 @@ ZERO_POINTS = (
             WorkedCase(
                 "zero-point-left-at-zero", 9, "Asymmetric scale, zero point 0",
                 "Which codes are never used, and which too often?",
-                "(max - min) / 255 is the step of an asymmetric grid, but with zero point 0 the codes -128..127 "
-                "are centered on 0. For values from 0 to 6, for example, the upper half is clipped, and half of "
-                "the codes are never used.",
+                "(max - min) / 255 is the step of an asymmetric grid, but with zero point 0 the codes "
+                "-128..127 are centered on 0. For values from 0 to 6, for example, the upper half is "
+                "clipped, and half of the codes are never used.",
                 "zero_point = -128 - round(min / scale) shifts the codes onto the range.",
                 zero_point_left_at_zero, zero_point_from_the_range, tensors.ONE_SIDED,
             ),
@@ -184,7 +185,7 @@ ZERO_POINTS = (
     ),
     Mistake(
         "middle_left_out", "zero point", ("mistakes", "negatives-lost"),
-        InAnswers("zero point forgotten", 120, code=_shifted_by(0.0, "is missing", lambda c: c.symmetric)),
+        InAnswers("zero point forgotten", 120, _shifted_by(0.0, "is missing", lambda c: c.symmetric)),
         InCodes(
             5, "unsigned codes for a symmetric range, zero_point omitted",
             "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
@@ -198,8 +199,8 @@ ZERO_POINTS = (
         (WorkedCase(
             "negatives-lost", 7, "Unsigned codes around 0",
             "Look at the values below 0.",
-            "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as after "
-            "a ReLU.",
+            "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as "
+            "after a ReLU.",
             "Zero point 128 puts 0 in the middle of the unsigned codes.",
             unsigned_without_middle, unsigned_around_middle, tensors.RANDN, UINT8,
         ),),
@@ -215,8 +216,8 @@ ZERO_POINTS = (
         "zero_point_range", "zero point", ("zero_point", ""),
         in_source=InSource(
             "Zero point for another code range",
-            "With this zero point, min(x) gets the code {got}, but the codes begin at {low}: it is meant for a "
-            "code range other than {codes}.",
+            "With this zero point, min(x) gets the code {got}, but the codes begin at {low}: it is meant "
+            "for a code range other than {codes}.",
             "Use zero_point = {low} - round(min / scale).", "zero",
         ),
     ),
@@ -224,8 +225,8 @@ ZERO_POINTS = (
         "zero_point_not_rounded", "zero point", ("zero_point", "zero"),
         in_source=InSource(
             "Zero point not rounded",
-            "The zero point is not an integer, and its fraction is cut off {where}, which shifts the range by up "
-            "to one step.",
+            "The zero point is not an integer, and its fraction is cut off {where}, which shifts the range "
+            "by up to one step.",
             "Round the zero point: round(…).", "zero",
         ),
     ),
@@ -233,8 +234,8 @@ ZERO_POINTS = (
         "zero_point_not_clamped", "zero point", ("zero_point", "zero"),
         in_source=InSource(
             "Zero point may overflow its type",
-            "If all values of x have the same sign, the zero point can lie outside {dtype} and wrap around in the "
-            "cast.",
+            "If all values of x have the same sign, the zero point can lie outside {dtype} and wrap around "
+            "in the cast.",
             "Let the range include 0, or clamp the zero point.", certain=False,
         ),
     ),

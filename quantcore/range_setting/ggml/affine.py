@@ -1,4 +1,4 @@
-"""make_qkx2_quants and make_qkx3_quants: scale and min of a group, by weighted least squares over trial scales."""
+"""make_qkx2_quants and make_qkx3_quants: scale and min of a group, by least squares over trial scales."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,8 @@ def make_qkx(
 ) -> GroupScales:
     """Search scale and min of every group.
 
-    Groups with values that may exceed `EXACT_BELOW` are searched again with the bit arithmetic of nearest_int.
+    Groups with values that may exceed `EXACT_BELOW` are searched again with the bit arithmetic of
+    nearest_int.
     """
     nmax = int(fmt.qmax)
     found, risky = _search(self, x, w, nmax, nearest, record)
@@ -139,11 +140,12 @@ def _error(
 
 @dataclass(frozen=True)
 class MakeQkx2(Search):
-    """Scale and min with the least weighted error in nstep + 2 trials, all but the first refined by least squares.
+    """Scale and min of least weighted error in nstep + 2 trials, all but the first refined by least squares.
 
     The trials are nmax/(max - min) and (rmin + rdelta·i + nmax)/(max - min), i = 0 … nstep; a better one also
     replaces the min that later trials start from. ``weights``: "abs" |x| · "rms_plus_abs" √(mean x²) + |x|.
-    ``use_mad``: the error is |difference|, else its square. ggml-quants.c, make_qkx2_quants (Q2_K, Q4_K, Q5_K).
+    ``use_mad``: the error is |difference|, else its square. ggml-quants.c, make_qkx2_quants (Q2_K, Q4_K,
+    Q5_K).
 
     Raises:
         QuantError: nstep is not an integer from 0 to 1000, or ``weights`` is not one of these names.

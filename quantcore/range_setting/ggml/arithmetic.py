@@ -1,8 +1,8 @@
-"""What ggml's searches share: how they round, what they return, and how much the error of each element counts.
+"""What ggml's searches share: rounding, what they return, and how much the error of each element counts.
 
-Each group is a column: arrays are (elements of a group, groups), so that numpy's operations run over many groups
-while each group's sums stay strictly left to right, as in C without contraction (x86-64 without fused multiply-add).
-``np.add.reduce`` over the first axis adds row after row; over the last it would add pairwise.
+Each group is a column: arrays are (elements of a group, groups), so that numpy's operations run over many
+groups while each group's sums stay strictly left to right, as in C without contraction (x86-64 without fused
+multiply-add). ``np.add.reduce`` over the first axis adds row after row; over the last it would add pairwise.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ class GroupScales(NamedTuple):
 class Trial(NamedTuple):
     """One trial of a search, for display; one number per group.
 
-    ``tried``: what was tried, such as the numerator of the inverse scale; ``scale`` and ``min``: the result; ``error``:
-    Σ w·(x - x̂)², or Σ w·|x - x̂|; ``taken``: whether it was the best so far.
+    ``tried``: what was tried, such as the numerator of the inverse scale; ``scale`` and ``min``: the result;
+    ``error``: Σ w·(x - x̂)², or Σ w·|x - x̂|; ``taken``: whether it was the best so far.
     """
 
     tried: str
@@ -72,7 +72,7 @@ def nearest(values: Floats, out: Floats) -> Floats:
 
 
 def nearest_int(values: Floats, out: Floats) -> Floats:
-    """ggml's nearest_int for every float32, by its bits: beyond `EXACT_BELOW` the result is not the nearest integer."""
+    """ggml's nearest_int for every float32, by its bits: beyond `EXACT_BELOW` not the nearest integer."""
     bits = np.add(values, _MAGIC).view(np.int32)
     np.copyto(out, (bits & 0x007FFFFF) - 0x00400000, casting="unsafe")
     return out

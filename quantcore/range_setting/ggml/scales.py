@@ -1,4 +1,4 @@
-"""How ggml quantizes the scales and mins of a super-block: make_qp_quants with an imatrix, from the largest of them without."""
+"""How ggml quantizes scales and mins of a super-block: make_qp_quants with an imatrix."""
 
 from dataclasses import dataclass
 
@@ -74,10 +74,10 @@ def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero
 
 @dataclass(frozen=True)
 class MakeQp(Search):
-    """For positive numbers such as scales: tries nmax/max and 8 neighbors, then adjusts one code after another.
+    """For positive numbers such as scales: nmax/max and 8 neighbors, then one code after another is adjusted.
 
-    Weighted by importance: that of a scale is the sum of the weights in its group. ggml-quants.c, make_qp_quants
-    (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
+    Weighted by importance: that of a scale is the sum of the weights in its group. ggml-quants.c,
+    make_qp_quants (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
     """
 
     DIVISOR = "max"
@@ -124,9 +124,10 @@ class MakeQp(Search):
 class MaxScale(Search):
     """For scales: max/nmax of the numbers for unsigned codes, -extreme/2^(bits-1) for signed codes.
 
-    ``reciprocal``: for signed codes, 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: for signed codes,
-    an extreme of smaller magnitude counts as 0. ``zero_code``: for signed codes, the code if all scales count as 0.
-    ggml-quants.c, quantize_row_q4_K_ref and similar functions (the scales of K-quants without an imatrix).
+    ``reciprocal``: for signed codes, 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: for
+    signed codes, an extreme of smaller magnitude counts as 0. ``zero_code``: for signed codes, the code if
+    all scales count as 0. ggml-quants.c, quantize_row_q4_K_ref and similar functions (the scales of K-quants
+    without an imatrix).
     """
 
     CODES = (

@@ -1,4 +1,4 @@
-"""The base of ggml's searches: range settings that find the scale (and min) of a group, and its codes, themselves."""
+"""The base of ggml's searches: range settings that find scale (and min) of a group, and its codes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ MAX_STEPS = 1000
 class Search(RangeSetting):
     """A search for the scale of a group.
 
-    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale. ``CODES``: which it needs, in
-    words, and whether a format, symmetric or not, has them. ``WEIGHTED``: the names in `WEIGHTS` that its argument
-    ``weights`` may have; without such an argument, the one that it uses.
+    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale. ``CODES``: which
+    it needs, in words, and whether a format, symmetric or not, has them. ``WEIGHTED``: the names in `WEIGHTS`
+    that its argument ``weights`` may have; without such an argument, the one that it uses.
     """
 
     DIVISOR: ClassVar[str] = "extreme"
@@ -35,7 +35,8 @@ class Search(RangeSetting):
     controls = (
         Control(
             "search", "", "Search", "make_qx",
-            "A search that ggml's quantizers use, with its parameters: make_qkx2(-1, 0.1, 20), make_qx, make_q3, …",
+            "A search that ggml's quantizers use, with its parameters: make_qkx2(-1, 0.1, 20), make_qx, "
+            "make_q3, …",
         ),
     )  # fmt: skip
 
@@ -78,7 +79,8 @@ class Search(RangeSetting):
         found: Search = notation.build(kinds[name], arguments, keywords, typed)
         if found.weight.importance:
             raise QuantError(
-                f"{typed[:60]} weights elements by an imatrix, which can't be set here; use quantcore in a notebook."
+                f"{typed[:60]} weights elements by an imatrix, which can't be set here; use quantcore in a "
+                "notebook."
             )
         return found
 
@@ -124,7 +126,7 @@ class Search(RangeSetting):
         raise NotImplementedError
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
-        """Return (low, high), one number per block: the range of the scale (and min) found without importance.
+        """Return (low, high), one number per block: of the scale (and min) found without importance.
 
         Raises:
             QuantError: the search needs importance.
@@ -134,7 +136,8 @@ class Search(RangeSetting):
         x = np.ascontiguousarray(blocks.cpu().numpy().T)
         with np.errstate(all="ignore"):
             found = self.search(x, self.weight.of(x, None, None), task.format)
-        return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
+        low, high = (torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))
+        return low, high
 
 
 def span(found: GroupScales, fmt: Format) -> tuple[Floats, Floats]:

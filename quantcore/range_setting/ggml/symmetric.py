@@ -30,11 +30,11 @@ _SYMMETRIC = (
 
 @dataclass(frozen=True)
 class MakeQx(Search):
-    """The scale with the least weighted squared error among 19 trials -(2^(bits-1) + 0.1·i)/extreme, i = -9 … 9.
+    """The scale of least weighted squared error among 19 trials -(2^(bits-1) + 0.1·i)/extreme, i = -9 … 9.
 
     Each trial's scale is the least squares fit to its codes. ``weights``: "square" x² · "importance" ·
-    "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements, or over the row if 0.
-    ggml-quants.c, make_qx_quants (Q6_K, and Q3_K, Q4_0, Q5_0 with an imatrix).
+    "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements, or over the row if
+    0. ggml-quants.c, make_qx_quants (Q6_K, and Q3_K, Q4_0, Q5_0 with an imatrix).
 
     Raises:
         QuantError: ``weights`` is not one of these names, or ``over`` or ``sigma2`` is negative.
@@ -48,7 +48,7 @@ class MakeQx(Search):
     over: int = 256
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
-        """Try -nmax / extreme and 18 neighbors; the scale is the weighted least squares fit to the codes of the best.
+        """Try -nmax / extreme and 18 neighbors; the scale is the least squares fit to the codes of the best.
 
         Codes are -nmax … nmax - 1. Groups of zeros have scale 0 and the lowest code.
         """
@@ -93,9 +93,10 @@ def _sums(
 
 @dataclass(frozen=True)
 class MakeQ3(Search):
-    """The scale with the least squared error weighted by x²: codes by -2^(bits-1)/extreme, then adjusted one by one.
+    """The scale of least error weighted by x²: codes by -2^(bits-1)/extreme, then adjusted one by one.
 
-    A code is changed if that improves the fit of the group, in up to five passes. ggml-quants.c, make_q3_quants (Q3_K).
+    A code is changed if that improves the fit of the group, in up to five passes. ggml-quants.c,
+    make_q3_quants (Q3_K).
     """
 
     CODES = _SYMMETRIC
@@ -150,8 +151,8 @@ def _descend(nmax: int, x: Floats, w: Floats, wx: Floats, codes: Floats, sums: F
 class CodeTable:
     """A table of integers in ascending order; the nearest is found as in best_index_int8, where ties go up.
 
-    The midpoint of two integers is a multiple of ½, so the half-step that a number falls into decides. A number
-    beyond the table gets the outermost value.
+    The midpoint of two integers is a multiple of ½, so the half-step that a number falls into decides. A
+    number beyond the table gets the outermost value.
     """
 
     def __init__(self, values: tuple[float, ...]) -> None:
@@ -180,15 +181,14 @@ def _is_ascending(fmt: Format) -> bool:
 
 @dataclass(frozen=True)
 class MakeIq4Nl(Search):
-    """The scale with the least weighted squared error for a codebook, in 2·ntry + 2 trials based on its lowest value.
+    """The scale of least weighted squared error for a codebook, in 2·ntry + 2 trials from its lowest value.
 
-    ``weights``: "square" x² · "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over`` elements,
-    or over the row if 0.
-    ggml-quants.c, quantize_row_iq4_nl_impl (IQ4_NL, IQ4_XS).
+    ``weights``: "square" x² · "importance_rms" importance · √(sigma2·mean x² + x²), the mean over ``over``
+    elements, or over the row if 0. ggml-quants.c, quantize_row_iq4_nl_impl (IQ4_NL, IQ4_XS).
 
     Raises:
-        QuantError: ntry is not an integer from 0 to 1000, ``weights`` is not one of these names, or ``over`` or
-            ``sigma2`` is negative.
+        QuantError: ntry is not an integer from 0 to 1000, ``weights`` is not one of these names, or ``over``
+            or ``sigma2`` is negative.
     """
 
     CODES = (
@@ -203,7 +203,7 @@ class MakeIq4Nl(Search):
     over: int = 256
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
-        """Fit every group's scale, by weighted least squares, to the codes of the best of 2·ntry + 2 trials."""
+        """Fit every group's scale, by weighted least squares, to the codes of the best of the trials."""
         assert isinstance(fmt, CodebookFormat)
         table = CodeTable(fmt.values)
         extreme, size = first_largest(x)

@@ -5,7 +5,7 @@ from functools import partial
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Recipe, finds_range, write
+from quantcore.snippets.libraries.recipe import Call, Recipe, finds_range, write
 
 _QUANTIZER = """
 from hqq.core.quantize import Quantizer
@@ -17,6 +17,25 @@ codes, meta = Quantizer.quantize(
 codes = codes.reshape(x.shape).to({{ fmt.dtype }})
 scale, zero_point = meta["scale"], meta["zero"]
 """
+
+
+_LINEAR = """
+from hqq.core.quantize import BaseQuantizeConfig, HQQLinear, Quantizer
+
+linear = torch.nn.Linear({{ x.shape[1] }}, {{ x.shape[0] }}, bias=False)
+linear.weight.data = x.clone()
+config = BaseQuantizeConfig(nbits={{ fmt.bits }}, group_size={{ group_size }}, axis=1)
+layer = HQQLinear(linear, config, compute_dtype=x.dtype, device="cpu")
+codes = Quantizer.unpack[layer.meta["packing"]](layer.W_q).reshape(x.shape).to({{ fmt.dtype }})
+scale, zero_point = layer.meta["scale"], layer.meta["zero"]
+"""
+
+
+def linear(result: Quantized) -> Recipe:
+    """Write HQQLinear, whose codes are optimized with the zero point."""
+    granularity = result.scheme.granularity
+    group_size = granularity.size if isinstance(granularity, PerGroup) else None
+    return Recipe(write(_LINEAR, result, group_size=group_size))
 
 
 def quantizer(result: Quantized, round_zero: bool) -> Recipe:
@@ -38,4 +57,5 @@ def quantizer(result: Quantized, round_zero: bool) -> Recipe:
     )
 
 
+CALLS = {"hqq.linear": Call(linear)}
 RECIPES = {"hqq": partial(quantizer, round_zero=False), "hqq.round_zero": partial(quantizer, round_zero=True)}

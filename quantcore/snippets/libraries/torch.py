@@ -7,7 +7,7 @@ import torch
 from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, finds_range, given_parameters, write
+from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, finds_range, given_parameters, write
 
 _GIVEN_OR_OBSERVED = """
 {% if given %}
@@ -48,6 +48,28 @@ codes = torch.quantize_per_tensor(x, scale, zero_point, {{ dtype }}).int_repr()
 codes = torch.quantize_per_channel(x, scale, zero_point, {{ axis }}, {{ dtype }}).int_repr()
 {% endif %}
 """
+
+
+_DECOMPOSED = """
+from torch.ao.quantization.fx import _decomposed  # defines the operators
+
+{{ parameters }}
+operators, dtype = torch.ops.quantized_decomposed, {{ fmt.dtype }}
+{% if axis is none %}
+scale, zero_point = scale.item(), int(zero_point)
+codes = operators.quantize_per_tensor(x, scale, zero_point, {{ fmt.qmin }}, {{ fmt.qmax }}, dtype)
+{% else %}
+codes = operators.quantize_per_channel(
+    x, scale, zero_point, {{ axis }}, {{ fmt.qmin }}, {{ fmt.qmax }}, dtype
+)
+{% endif %}
+"""
+
+
+def decomposed(result: Quantized) -> Recipe:
+    """Write observer -> quantized_decomposed.quantize_per_tensor or quantize_per_channel."""
+    script = write(_DECOMPOSED, result, parameters=_parameters(result), axis=_axis(result))
+    return Recipe(script, PARAMETERS if finds_range(result) and _axis(result) is not None else ())
 
 
 def fake_quantize(result: Quantized) -> Recipe:
@@ -114,3 +136,4 @@ RECIPES = {
     "torch.quantize_per_tensor": quantize,
     "torch.quantize_per_channel": quantize,
 }
+CALLS = {"torch.quantized_decomposed": Call(decomposed, ("format", "symmetric", "range_setting"))}

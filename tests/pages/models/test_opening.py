@@ -147,6 +147,7 @@ def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
     handle = location_of("example:minilm-gptq", tmp_path).open(lambda done, of: None)
     assert asked
     assert asked[-1] >= opened.HEADERS * handle.checkpoint.counter.total
+    assert handle.checkpoint.counter.most_derived == opened.turn.GATE.largest() // 4
 
 
 def test_headers_too_long_to_be_kept_are_refused(tmp_path, monkeypatch):

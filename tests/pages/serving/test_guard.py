@@ -8,18 +8,20 @@ import signal
 import struct
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from grid import for_each
 
 from pages.serving import guard
 from pages.serving.guard import channel
 from pages.serving.guard import guard as own
 from quantcore.errors import QuantError
 
-ENOUGH = guard.GuestLimits(60, 1 << 30, 1 << 28)
-pytestmark = pytest.mark.skipif(not own.FORKS, reason="this system can't fork")
+ENOUGH = guard.GuestWork("Reading x", "save it", 60, 1 << 30, 1 << 28)
+pytestmark = pytest.mark.skipif(not own._NURSERY.forks, reason="this system can't fork")
 
 
 def packed(**arrays):
@@ -28,11 +30,8 @@ def packed(**arrays):
     return file.getvalue()
 
 
-def listed(data, name="x.npz", limits=ENOUGH, **more):
-    value = [name, 1 << 28]
-    return guard.ask(
-        "list_tensors", value, [data], subject="Reading x", remedy="save it", limits=limits, **more
-    )
+def listed(data, name="x.npz", work=ENOUGH, **more):
+    return guard.ask("list_tensors", [name, 1 << 28], [data], work=work, **more)
 
 
 def server():
@@ -62,9 +61,7 @@ def soon(condition):
 def test_an_answer_comes_back_bit_for_bit():
     x = np.array([[0.1, -0.0, 3e38], [1e-45, 2.5, -7]], np.float32)
     assert listed(packed(x=x)).value == [["x", [2, 3], "float32", 24, ""]]
-    answer = guard.ask(
-        "read_tensor", ["x.npz", "x", 1 << 28], [packed(x=x)], subject="", remedy="", limits=ENOUGH
-    )
+    answer = guard.ask("read_tensor", ["x.npz", "x", 1 << 28], [packed(x=x)], work=ENOUGH)
     assert answer.arrays[0].dtype == np.float32
     assert answer.arrays[0].tobytes() == x.tobytes()
     assert answer.arrays[0].shape == x.shape
@@ -83,24 +80,16 @@ def test_processor_time_ends_a_guest():
     with pytest.raises(
         QuantError, match=r"^Reading x takes more than 0\.001 s of processor time, .*; save it\.$"
     ):
-        listed(text, "x.txt", guard.GuestLimits(0.001, 1 << 30))
+        listed(text, "x.txt", replace(ENOUGH, seconds=0.001))
     soon(lambda: not children())
 
 
 def test_memory_ends_a_guest():
     data = packed(x=np.zeros(1 << 25, np.float32))
-    limits = guard.GuestLimits(60, 1 << 20, 1 << 28)
     with pytest.raises(
         QuantError, match=r"^Reading x takes more than 1(\.0)? MB of memory, the limit on this server"
     ):
-        guard.ask(
-            "read_tensor",
-            ["x.npz", "x", 1 << 28],
-            [data],
-            subject="Reading x",
-            remedy="save it",
-            limits=limits,
-        )
+        guard.ask("read_tensor", ["x.npz", "x", 1 << 28], [data], work=replace(ENOUGH, memory=1 << 20))
     soon(lambda: not children())
 
 
@@ -175,7 +164,7 @@ def test_who_waits_for_the_server_keeps_nobody_from_a_slot(monkeypatch):
     }
     found = []
     ask = lambda: found.append(  # noqa: E731
-        guard.ask("checkpoint", [None, True], subject="", remedy="", limits=ENOUGH, serve=serve)
+        guard.ask("checkpoint", [None, True], work=ENOUGH, served=guard.Served(serve))
     )
     thread = threading.Thread(target=ask)
     thread.start()
@@ -199,6 +188,28 @@ def test_many_at_once_are_all_answered():
         thread.join()
     assert shapes == {n: [n] for n in range(1, 13)}
     soon(lambda: not children())
+
+
+def new_interpreters(monkeypatch):
+    monkeypatch.setattr(own, "_NURSERY", type(own._NURSERY)(forks=False))
+
+
+@pytest.mark.slow  # it imports all that guests use
+def test_without_fork_a_new_interpreter_answers(monkeypatch):
+    new_interpreters(monkeypatch)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    answer = guard.ask("read_tensor", ["x.npz", "x", 1 << 28], [packed(x=x)], work=ENOUGH)
+    assert answer.arrays[0].tobytes() == x.tobytes()
+    assert guard.fork_server_pid() == 0
+    with pytest.raises(QuantError, match=r"^'x\.npz' is a truncated zip"):
+        listed(b"PK\x03\x04 and nothing more")
+
+
+def test_without_fork_the_clock_ends_a_guest(monkeypatch):
+    new_interpreters(monkeypatch)
+    monkeypatch.setattr(own, "IMPORTS", 0.0)
+    with pytest.raises(QuantError, match=r"^Reading x takes more than 0\.2 s, the limit"):  # it still imports
+        listed(packed(x=np.zeros(3)), work=replace(ENOUGH, seconds=0.05))
 
 
 # What a guest sends is not believed
@@ -256,11 +267,60 @@ def test_a_failure_of_ours_is_a_sentence_and_a_line_in_the_log_without_what_was_
     logging.getLogger("quantscope").addHandler(handler)
     try:
         with pytest.raises(
-            QuantError, match=r"^Reading x failed, which is a defect of this app and was logged; do that\.$"
+            QuantError, match=r"^Reading x failed, which is a defect of this app and was logged; save it\.$"
         ):
-            guard.ask("read_code", ["my_secret = 1", 5], subject="Reading x", remedy="do that", limits=ENOUGH)
+            guard.ask("read_code", ["my_secret = 1", 5], work=ENOUGH)
     finally:
         logging.getLogger("quantscope").removeHandler(handler)
     (line,) = lines
     assert re.search(r"TypeError at .*guests\.py:\d+ read_code", line)
     assert "secret" not in line
+
+
+class Liar:
+    """A guest's process that has sent these messages, and ended."""
+
+    forks = True
+
+    def __init__(self, *sent):
+        out = io.BytesIO()
+        talk = channel.Channel(io.BytesIO(), out)
+        for message in sent:
+            talk.send(message) if isinstance(message, channel.Packet) else out.write(message)
+        self.reader, self.writer = io.BytesIO(out.getvalue()), io.BytesIO()
+
+    def child(self):
+        return self
+
+    def died_of(self):
+        return 0
+
+    def end(self):
+        pass
+
+
+Packet = channel.Packet
+LIES = {
+    "nothing": (),
+    "no message": (b"\xff" * 100,),
+    "an answer without arrays": (Packet("answer", 5),),
+    "an answer of three": (Packet("answer", [1, [], 2]),),
+    "an array that was not sent": (Packet("answer", [None, [["float32", [2]]]]),),
+    "an array of another size": (Packet("answer", [None, [["float32", [2]]]], [b"abc"]),),
+    "more bytes than it may": (Packet("answer", [None, [["int8", [2 << 20]]]], [bytes(2 << 20)]),),
+    "a refusal without a sentence": (Packet("refused", None),),
+    "a call of nothing": (Packet("call", None),),
+    "a call of what is not served": (Packet("call", ["system", "x"]),),
+    "a call of a list": (Packet("call", [["read"]]),),
+    "a call without arguments": (Packet("call", ["read"]),),
+}
+
+
+@for_each("lie", LIES)
+@pytest.mark.parametrize("waiting", [False, True])
+def test_what_no_guest_of_ours_sends_is_one_sentence(lie, waiting, monkeypatch):
+    monkeypatch.setattr(own, "_NURSERY", Liar(*LIES[lie]))
+    functions = {"read": lambda name, offset, size: (None, ())}
+    served = guard.Served({}, functions) if waiting else guard.Served(functions)
+    with pytest.raises(QuantError, match=r"^Reading x ended its process, [^\n]*; save it\.$"):
+        guard.ask("checkpoint", None, work=replace(ENOUGH, answer=0), served=served)

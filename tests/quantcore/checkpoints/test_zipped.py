@@ -285,3 +285,15 @@ def test_of_tensors_that_were_rearranged_the_last_are_kept(tmp_path, monkeypatch
     monkeypatch.setattr(files, "MAX_KEPT", 1)
     assert (checkpoint.tensors["x0"].read() == 0).all()
     assert [source._data is None for source in sources] == [False, True, True, True, True]
+
+
+def test_a_tensor_that_would_be_rearranged_in_too_much_memory_is_refused_alone(tmp_path):
+    w = torch.arange(6000, dtype=torch.float32).reshape(100, 60)
+    torch.save({"w": w.T, "v": w}, tmp_path / "x.pt")
+    checkpoint = open_checkpoint(tmp_path / "x.pt")
+    checkpoint.counter.most_derived = w.nbytes - 1
+    assert torch.equal(checkpoint.tensors["v"].read(), w)
+    with pytest.raises(QuantError, match=r"takes 24\.0 kB of memory at once, more than the 24\.0 kB for it here; save"):
+        checkpoint.tensors["w"].read(slice(0, 1))
+    checkpoint.counter.most_derived = w.nbytes
+    assert torch.equal(checkpoint.tensors["w"].read(), w.T)

@@ -183,7 +183,7 @@ CHANGES = {
     "decoding": [], "code_bits": [],
     "decoding_dtype": [],  # only checkpoints: see test_checkpoints_golden
     # only of x in half precision: see test_half
-    "scale_dtype": [], "coding_dtype": [], "value_dtype": [], "width_dtype": [],
+    "scale_dtype": [], "coding_dtype": [], "value_dtype": [], "width_dtype": [], "zero_point_dtype": [],
     "zero_point_form": [("hqq", "float_rounded")],
     "zero_point_order": [],  # differs only next to ties: see test_conventions_live
     "zero_point_precision": [("onnxruntime", "float32")],

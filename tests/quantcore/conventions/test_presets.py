@@ -114,6 +114,8 @@ NOT_RECORDED = AS_BYTES | {
     "torchao.int4_g128",
     "torchao.int8",
     "gptq_like.int4_g128",
+    "hqq.linear_4bit",
+    "torch.quantized_decomposed.int8",
     "quanto.qint4_g128",
     "quanto.qint2_g128",
     "quanto.qint4_g128.zeropoint",

@@ -21,9 +21,7 @@ from quantcore.formats.integer import INT8, UINT8
 from quantcore.matching import Corruption, Reinterpreted, Transposed, match
 from quantcore.matching.candidates import Evaluator
 from quantcore.matching.hypotheses.corruption import (
-    codes_of_values,
     of_blocks,
-    program_of,
     stored_corruptions,
 )
 from quantcore.matching.hypotheses.mistaken_scales import (
@@ -57,7 +55,7 @@ from quantcore.matching.hypotheses.search_space import (
 )
 from quantcore.matching.reasons import explain
 from quantcore.matching.search import _likeliest, _Search, known_mistakes
-from quantcore.mistakes import CASES, compare
+from quantcore.mistakes import CASES, codes_of_values, compare, program_of
 from quantcore.qparams import QParams
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
