@@ -4,15 +4,21 @@ import functools
 import gc
 import os
 import re
+import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import NonCallableMock
 
 import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers would fight over the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Workers, and dozens of servers and programs, import the same 700 modules: what one has compiled the others take, and the
+# next run, too, even where images of containers say otherwise
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # What tests share they do not write into a home; the servers of the browser tests have this folder in common
 SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors=True)
 os.environ["QUANTSCOPE_STORE"] = SHARED.name
@@ -29,6 +35,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits comes first, beside what computes: at the end, the cores would wait with it."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/browser/", "tests/served/")))
 
 
 TESTS = Path(__file__).parent
@@ -69,18 +80,48 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return TwoBrowsers(config, log)
 
 
+class AskedState(Mapping[str, Any]):
+    """The state of a session, read only where it is asked for: each of a hundred widgets asks for its own key."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state._state
+
+    def __getitem__(self, key: str) -> Any:
+        return self._state[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.filtered_state)
+
+    def __len__(self) -> int:
+        return len(self._state.filtered_state)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _once_for_all_pages() -> Any:
-    """Every `AppTest` looks through all installed packages for components of theirs, three times as long as the
-    page itself takes, and compiles its scripts, a fifth of that time; the result is always the same."""
+    """What takes two thirds of a page's run under `AppTest`, and does not change what the page does.
+
+    It looks through all installed packages for components of theirs, and compiles the scripts, each time with the same
+    result; asks a thousand times a second whether the run has ended, each time taking the interpreter away from it;
+    collects the whole state for each widget; and looks at all attributes of the server for which it puts a mock.
+    """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+    from streamlit.runtime.state.safe_session_state import SafeSessionState
+    from streamlit.testing.v1 import app_test, local_script_runner
 
+    def wait(runner: Any, timeout: float) -> None:
+        runner._script_thread.join(timeout)
+        ask(runner, timeout)
+
+    ask = local_script_runner.require_widgets_deltas
     compiled = functools.cache(functools.partial(ScriptCache.get_bytecode, ScriptCache()))
     with pytest.MonkeyPatch.context() as patch:
         scan = functools.cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", scan)
         patch.setattr(ScriptCache, "get_bytecode", lambda self, path: compiled(path))
+        patch.setattr(local_script_runner, "require_widgets_deltas", wait)
+        patch.setattr(SafeSessionState, "filtered_state", property(AskedState))
+        patch.setattr(app_test, "MagicMock", lambda spec: NonCallableMock())
         yield
 
 

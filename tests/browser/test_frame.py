@@ -114,9 +114,7 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
     expect_dark(True)
     assert app.page.evaluate(f"({LUMINANCE})(firstPaint)") < 0.2
-    app.page.goto(f"{server}/learn-scale")
     expect(app.page.get_by_role("radio", name="Dark", exact=True)).to_be_checked()
-    expect_dark(True)
     app.page.get_by_role("radio", name="System", exact=True).check(force=True)
     expect_dark(False)
     app.page.emulate_media(color_scheme="dark")

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from page_rest import SHOWN
-from parts import Part, in_parts
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -50,10 +49,10 @@ COLD = {
 }  # fmt: skip
 
 
-@in_parts(3)
-def test_cold_link(server: str, new_app: Callable[..., Any], part: Part) -> None:
+@pytest.mark.slow  # by default, most tests open links, and what each parameter does is tested without a browser
+def test_cold_link(server: str, new_app: Callable[..., Any]) -> None:
     """Opened by a new visitor; test_ranges.py and test_sharing.py open links on a new server."""
-    for parameters, x, scheme in part(COLD.values()):
+    for parameters, x, scheme in COLD.values():
         app = new_app(server)
         app.open(**parameters)
         shown = (lambda values: values[1].T[4:12, 2:20]) if x.ndim == 3 else (lambda values: values)

@@ -87,7 +87,6 @@ def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: st
     scheme = scheme.replace("given(0.1)", "given(0.3)")
     app.type("_scheme_text", scheme)
     app.expect_scheme(scheme)
-    assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, every)
     app.drag((1, 1), (5, 6))
     app.wait("document.querySelector('.qs-maps').dataset.numbers.split(' ')[0] < 64")
     assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, [(2, 2), (2, 3), (4, 5), (5, 5)])
@@ -360,7 +359,7 @@ BARS = """() => { const root = document.querySelector(".qs-maps").getBoundingCli
         .map(([text, t]) => [text, (bar.bottom - (t.top + t.bottom) / 2) / bar.height, t.right <= root.right])); }"""
 
 
-@in_parts(2)
+@in_parts(3)
 def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) -> None:
     app.open(src="paste")
     for x in part([

@@ -49,11 +49,11 @@ def wide(app: Any) -> Any:
     [
         (
             tensors.generate(tensors.Generated(shape=(4, 256))),
-            ["gguf.Q4_K", "int4 asymmetric per_channel percentile(95) onnxruntime"],
+            ["gguf.Q4_K"],
         ),
         pytest.param(
             tensors.generate(tensors.Generated(shape=(4, 256))),
-            ["torchao.mxfp4", "nf4 per_group(8)", "e4m3fn per_channel(1) textbook"],
+            ["int4 asymmetric per_channel percentile(95) onnxruntime", "torchao.mxfp4", "nf4 per_group(8)", "e4m3fn per_channel(1) textbook"],
             marks=pytest.mark.slow,  # the lines of each scheme are tested without a browser
         ),
         pytest.param(

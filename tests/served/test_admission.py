@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from app_page import the_app
 from loops import finish
-from places import MAIN
 from served import serve
-from streamlit.testing.v1 import AppTest
 
 from benchmarks.visitor import Visitor, visit
 from pages.serving.work.admission import Turn, WorkKind
@@ -104,13 +103,13 @@ def test_a_tensor_that_does_not_fit_is_refused_in_words(host: str, page: str) ->
 def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
     other = Turn(turn.GATE, lambda before, kind: None)
     other.need(turn.GATE.largest())
-    at = AppTest.from_file(str(MAIN), default_timeout=60)
+    at = the_app()
     at.query_params["shape"] = "2048x2048"
     at.query_params["dist"] = "uniform"
     lengths: list[int] = []
 
     def leave() -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while not turn.GATE.queue_length and time.monotonic() < deadline:
             time.sleep(0.01)
         lengths.append(turn.GATE.queue_length)

@@ -23,6 +23,7 @@ import websockets
 from loops import finish
 from served import Server, free_port, serve
 
+from benchmarks.processes import processor_time
 from benchmarks.visitor import Visitor, visit
 from pages.serving import settings
 from pages.serving.metrics import serve as serve_metrics
@@ -51,7 +52,7 @@ def server(served: Server) -> str:
 
 def get(address: str) -> tuple[int, Message, bytes]:
     try:
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=120) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read()
@@ -103,7 +104,7 @@ def test_headers_of_every_answer(server: str, path: str, status: int) -> None:
 def test_headers_of_an_upload_and_of_media(server: str) -> None:
     refused = urllib.request.Request(f"{server}/_stcore/upload_file/a/b", data=b"", method="PUT")
     with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(refused, timeout=30)
+        urllib.request.urlopen(refused, timeout=120)
     assert error.value.code == 403
     check_headers(error.value.headers)
 
@@ -210,7 +211,7 @@ def test_a_preview_of_a_link_has_title_description_and_picture(server: str, path
 def test_a_host_header_brings_nothing_else_into_the_preview(
     served: Server, host: str, picture: str | None
 ) -> None:
-    connection = http.client.HTTPConnection(served.host, timeout=30)
+    connection = http.client.HTTPConnection(served.host, timeout=120)
     connection.putrequest("GET", "/", skip_host=True)
     connection.putheader("Host", host)
     connection.endheaders()
@@ -252,7 +253,7 @@ def test_nothing_else_is_served(server: str, path: str) -> None:
 def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(server: str, path: str) -> None:
     """Even for a browser that accepts compressed pages and asks only for changed ones."""
     asked = {"Accept-Encoding": "gzip, br", "If-Modified-Since": "Thu, 01 Jan 2099 00:00:00 GMT"}
-    with urllib.request.urlopen(urllib.request.Request(server + path, headers=asked), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(server + path, headers=asked), timeout=120) as answer:
         headers, body = answer.headers, answer.read()
     assert (answer.status, headers["etag"]) == (200, None)
     page = body.decode()
@@ -270,7 +271,7 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
 
 def test_only_the_community_cloud_may_send_messages_to_the_app(server: str) -> None:
     """This option is hidden, too; without it there are 16 origins, which the browser compares at every key press."""
-    with urllib.request.urlopen(f"{server}/_stcore/host-config", timeout=30) as answer:
+    with urllib.request.urlopen(f"{server}/_stcore/host-config", timeout=120) as answer:
         assert json.load(answer)["allowedOrigins"] == ["https://*.streamlit.app"]
 
 
@@ -287,7 +288,7 @@ def numbers(metrics: str) -> dict[str, float]:
 
 def test_metrics_count_sessions_and_time_runs_by_page(served: Server, metrics: str) -> None:
     run = 'quantscope_run_seconds_count{page="/ranges"}'
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while (before := numbers(metrics))["quantscope_sessions"]:
         assert time.monotonic() < deadline, "the sessions of earlier visitors do not end"
         time.sleep(0.05)
@@ -365,10 +366,10 @@ def test_metrics_are_read_with_the_token_alone(host: str) -> None:
     address = f"http://{host.replace('0.0.0.0', '127.0.0.1')}:{port}/metrics"
     for sent in ({}, {"Authorization": "Bearer nothing"}, {"Authorization": TOKEN}):
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            urllib.request.urlopen(urllib.request.Request(address, headers=sent), timeout=30)
+            urllib.request.urlopen(urllib.request.Request(address, headers=sent), timeout=120)
         assert b"quantscope_" not in refused.value.read()
     right = urllib.request.Request(address, headers={"Authorization": f"Bearer {TOKEN}"})
-    assert b"quantscope_sessions" in urllib.request.urlopen(right, timeout=30).read()
+    assert b"quantscope_sessions" in urllib.request.urlopen(right, timeout=120).read()
 
 
 def test_a_token_that_cant_be_used_is_not_shown() -> None:
@@ -392,6 +393,15 @@ def test_a_setting_that_cant_be_used_ends_the_start_with_one_sentence(tmp_path: 
 # Strangers
 
 
+async def work(server: Server) -> float:
+    """The processor time of the server while it runs a page in five new sessions, of another address than the
+    stranger's: what holds up others is work, and how long they wait depends on the machine."""
+    began = processor_time(server.process.pid)
+    for _ in range(5):
+        await seconds(server.host)
+    return processor_time(server.process.pid) - began
+
+
 async def seconds(host: str) -> float:
     """How long a run of a page takes in a new session, from another address than the stranger's."""
     began = time.perf_counter()
@@ -400,7 +410,7 @@ async def seconds(host: str) -> float:
     return time.perf_counter() - began
 
 
-HELD_UP = 5.0  # s: more than a busy machine makes a visitor wait, and less than what holds up the server does
+HELD_UP = 5.0  # s of processor time: more than a busy machine adds, and less than what holds up the server takes
 
 
 async def median(host: str) -> float:
@@ -408,15 +418,15 @@ async def median(host: str) -> float:
 
 
 def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server) -> None:
-    host, before = served.host, finish(median(served.host))
+    before = finish(work(served))
     with pytest.raises((urllib.error.HTTPError, OSError)) as refused:
-        urllib.request.urlopen(f"{served.address}/?t={'a' * 10**6}", timeout=30)
+        urllib.request.urlopen(f"{served.address}/?t={'a' * 10**6}", timeout=120)
     assert getattr(refused.value, "code", 400) == 400  # or the connection is closed during the request
 
     async def in_the_session() -> float:
-        async with Visitor(host, "", f"t={'a' * 10**6}&bits=5") as stranger:
+        async with Visitor(served.host, "", f"t={'a' * 10**6}&bits=5") as stranger:
             run = asyncio.create_task(stranger.run())
-            during = await median(host)
+            during = await work(served)
             await run
         return during
 
@@ -446,13 +456,13 @@ def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
 def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:
     async def during() -> tuple[float, float]:
         name, _, port = served.host.partition(":")
-        before = await median(served.host)
+        before = await work(served)
         idle = [await asyncio.open_connection(name, int(port)) for _ in range(1000)]
-        deadline = time.monotonic() + 90  # the system accepts connections before the server does
+        deadline = time.monotonic() + 300  # the system accepts connections before the server does
         while served.look_inside()["files"] <= 1000:
             assert time.monotonic() < deadline, "the server did not accept 1,000 connections"
             await asyncio.sleep(0.1)
-        found = await median(served.host)
+        found = await work(served)
         for _, writer in idle:
             writer.close()
         return before, found

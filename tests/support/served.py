@@ -84,10 +84,10 @@ def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **setting
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, env=environment)
     server = Server(host, process, log, folder / "inside")
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while True:
             with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=30).close()
+                urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=120).close()
                 break
             assert process.poll() is None, f"the server ended: {log.read_text()}"
             assert time.monotonic() < deadline, "the server does not answer"

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from app_page import said
-from places import MAIN
+from app_page import said, the_app
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -20,7 +19,7 @@ EXAMPLES = {
 
 
 def opened(**link: str) -> AppTest:
-    at = AppTest.from_file(str(MAIN), default_timeout=60)
+    at = the_app()
     for key, value in link.items():
         at.query_params[key] = value
     return at.run().switch_page("compare/libraries/page.py").run()

@@ -413,7 +413,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"shape": "2x3x4"}, "at", "2", "axis 0 (0–1)"),
         ({"shape": "2x3x4"}, "at", "x", "integers"),
         ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0–1)"),
-    ]),
+    ], 3),
     ids=lambda v: v[:24] if isinstance(v, str) else None,
 )
 def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> None:

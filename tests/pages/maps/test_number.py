@@ -4,8 +4,7 @@ import json
 import re
 from typing import Any
 
-from app_page import change
-from places import MAIN
+from app_page import change, the_app
 from streamlit.testing.v1 import AppTest
 
 
@@ -21,12 +20,12 @@ def number(at: AppTest) -> str:
 
 
 def test_each_picture_has_a_number_of_its_own_and_the_same_one_keeps_it() -> None:
-    at = AppTest.from_file(str(MAIN), default_timeout=60).run()
+    at = the_app().run()
     first = number(at)
     assert number(at.run()) == first
     found = [first]
     for key, value in (("seed", 5), ("cell", "3, 4"), ("borders", True), ("rows", "0:4"), ("bits", 5)):
         found.append(number(change(at, key, value)))  # the scheme stays the same but for the last one
     assert len(set(found)) == len(found)
-    other = AppTest.from_file(str(MAIN), default_timeout=60).run()  # another visitor, whose token is another
+    other = the_app().run()  # another visitor, whose token is another
     assert number(other) == first

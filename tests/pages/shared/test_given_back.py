@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from app_page import script_of
-from places import MAIN
+from app_page import script_of, the_app
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -95,7 +94,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 def opened(url: str, parameters: dict[str, str], watched: Watched) -> AppTest:
     """A session that has the page open."""
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     at.query_params.update(parameters)
     at.run()
     if url:
@@ -133,7 +132,7 @@ def test_a_session_keeps_of_an_uploaded_tensor_the_file_alone(watched: Watched) 
     x = tensors.generate(tensors.Generated("normal", (SIDE, SIDE), 0, ()))
     file = io.BytesIO()
     np.save(file, x)
-    at = AppTest.from_file(MAIN, default_timeout=120)
+    at = the_app()
     at.query_params["src"] = "upload"
     at.run()
     at.file_uploader[0].upload("x.npy", file.getvalue()).run()

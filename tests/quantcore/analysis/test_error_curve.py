@@ -105,7 +105,7 @@ def test_marks_are_the_reports(text):
         assert (mark.low, mark.high) == pytest.approx(qc.range_in_use(result), rel=1e-12)
 
 
-@each_scheme
+@for_each("text", some(SCHEMES, 2))
 def test_one_block_is_a_tensor_of_its_own(text):
     scheme = qc.Scheme.parse(text)
     place, block = blocks_of(X, scheme)[-1]

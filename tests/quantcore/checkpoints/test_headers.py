@@ -4,11 +4,11 @@ import copy
 import json
 import math
 import random
-import time
 
 import numpy as np
 import pytest
 import torch
+from bounded import in_seconds
 from checkpoint_cases import cases
 from onnx import TensorProto, helper
 from onnx_models import model, saved
@@ -198,8 +198,7 @@ def test_a_hundred_thousand_tensors_take_little_time(tmp_path):
         )
         for i in range(100_000)
     }
-    start = time.process_time()
-    data = json.dumps(record.to_json(Container(tensors)))
-    assert len(data) < 100 * 100_000
-    assert record.from_json(json.loads(data), folder.open) == Container(tensors)
-    assert time.process_time() - start < 4
+    with in_seconds(10):
+        data = json.dumps(record.to_json(Container(tensors)))
+        assert len(data) < 100 * 100_000
+        assert record.from_json(json.loads(data), folder.open) == Container(tensors)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
@@ -127,9 +128,10 @@ def mixed_by_hand(found, cells, names):
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
 
+@in_parts(2)
 @for_each("name", SAMPLES)
-def test_reasons_cover_what_differs(name):
-    for one, other in recorded_pairs(name):
+def test_reasons_cover_what_differs(name, part):
+    for one, other in part(recorded_pairs(name)):
         found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         assert sum(r.count for r in found.reasons) == found.count == int(found.differs.sum())
         assert torch.equal(found.behind >= 0, found.differs)

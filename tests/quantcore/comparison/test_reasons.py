@@ -380,7 +380,7 @@ def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, sche
 @for_each("pair", [("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")])
 def test_ties_of_one_library_or_of_both(pair, zero_point):
     """Products that are halves in float32, or next to them."""
-    x, seen = (f32(0.3) * (np.arange(-12, 24) + f32(0.5)))[None], set()
+    x, seen = (f32(0.3) * (np.arange(-12, 24, dtype=f32) + f32(0.5)))[None], set()
     for names in (pair, pair[::-1]):
         scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) given(0.3, zero_point={zero_point})")
         found = qc.compare(x, scheme, *(CONVENTIONS[n] for n in names))

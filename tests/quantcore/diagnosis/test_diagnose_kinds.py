@@ -112,13 +112,14 @@ def test_what_is_planted_is_found_in_every_family(kind):
         assert kind in findings(name, scheme), (name, scheme)
 
 
+@in_parts(2)
 @for_each("family", FAMILIES)
-def test_what_is_impossible_is_not_found(family):
+def test_what_is_impossible_is_not_found(family, part):
     """In all tensors and schemes that are planted for other kinds; the kinds are asked even so."""
     impossible = [kind for kind in KINDS if family in KINDS[kind].impossible]
     assert all(len(KINDS[kind].impossible[family]) > 10 for kind in impossible)
     schemes = {s for cases in PLANTED.values() for _, s in cases if family_of(qc.Scheme.parse(s)) == family}
-    for scheme, name in itertools.product(sorted(schemes), ("normal", "relu", "negative")):
+    for scheme, name in part(itertools.product(sorted(schemes), ("normal", "relu", "negative"))):
         if "256" not in scheme:
             assert not set(impossible) & set(findings(name, scheme))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 from places import GOLDEN
 
 import quantcore as qc
@@ -166,10 +167,11 @@ def test_the_quantizers_of_the_normal_distribution(size, values, distortion):
     assert abs(error - distortion) < 1.5 * 10.0 ** (np.floor(np.log10(distortion)) - 3)
 
 
-def test_kmeans_of_more_values_than_are_cut():
+@in_parts(2)
+def test_kmeans_of_more_values_than_are_cut(part):
     """Cutting stretches instead of elements costs little: the result is never worse than Lloyd's local optimum."""
     x = np.random.default_rng(5).standard_t(3, 1 << 17).astype(np.float32)
-    for size in (4, 16, 256):
+    for size in part((4, 256, 16)):
         ours, lloyd = (fit_codebook(x, size, method).values for method in ("kmeans", "lloyd_max"))
         assert squared_error(x, ours) <= squared_error(x, lloyd) + slack(x, ours)
 

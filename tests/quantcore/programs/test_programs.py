@@ -1,9 +1,11 @@
+
 """The program of a scheme: run on blocks and read on one, it gives the same numbers."""
 
 import math
 
 import numpy as np
 import torch
+from parts import in_parts
 
 import quantcore as qc
 from quantcore.conventions import CONVENTIONS
@@ -26,9 +28,10 @@ def reader(numbers):
     )
 
 
-def test_one_block_is_read_as_all_are_computed():
+@in_parts(2)
+def test_one_block_is_read_as_all_are_computed(part):
     """Every line of scale and zero point, read on numbers, gives what the tensors have, in every convention."""
-    picked = range(0, len(RANGES), 37)
+    picked = part(range(0, len(RANGES), 37))
     for name, convention in CONVENTIONS.items():
         for fmt in FORMATS:
             for symmetric in (True, False):

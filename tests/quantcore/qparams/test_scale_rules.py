@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 
 import quantcore as qc
 
@@ -103,11 +104,12 @@ def test_symmetric_zero_point(rule):
         assert found.zero_point.item() == (0 if signed else z)
 
 
+@in_parts(3)
 @for_each("precision", ["float32", "float64"])
 @for_each("order", ["round_quotient", "round_difference"])
 @for_each("zero", ["both", "low", "no"])
-def test_asymmetric_parameters(zero, order, precision):
-    for fmt, (low, high) in itertools.product(FORMATS, RANGES):
+def test_asymmetric_parameters(zero, order, precision, part):
+    for fmt, (low, high) in part(itertools.product(FORMATS, RANGES)):
         found = parameters(
             fmt, False, low, high, zero_in_range=zero, zero_point_order=order, zero_point_precision=precision
         )

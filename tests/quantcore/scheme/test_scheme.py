@@ -6,6 +6,7 @@ import warnings
 import pytest
 from bounded import in_seconds
 from grid import for_each
+from parts import in_parts
 
 import quantcore as qc
 from quantcore.notation import split_words
@@ -44,10 +45,11 @@ RANGE_SETTINGS = [
 CONVENTIONS = [qc.TEXTBOOK, qc.Convention.of("textbook", overflow="wrap")]
 
 
+@in_parts(3)
 @for_each("granularity", GRANULARITIES, ids=str)
 @for_each("setting", RANGE_SETTINGS, ids=str)
-def test_text_reads_back(granularity, setting):
-    for fmt, symmetric, convention in itertools.product(FORMATS, (True, False), CONVENTIONS):
+def test_text_reads_back(granularity, setting, part):
+    for fmt, symmetric, convention in part(itertools.product(FORMATS, (True, False), CONVENTIONS)):
         scheme = qc.Scheme(fmt, symmetric, granularity, setting, convention)
         text = str(scheme)
         assert qc.Scheme.parse(text) == scheme

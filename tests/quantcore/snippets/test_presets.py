@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from grid import for_each
+from parts import some_rows
 from script_run import run
 
 import quantcore as qc
@@ -57,8 +58,7 @@ def runs(name, result):
         pytest.fail(f"{error!r}\n{script}")
 
 
-@for_each("name", SCRIPTED)
-@for_each("long", [False, True])
+@for_each(("name", "long"), [*((name, False) for name in SCRIPTED), *some_rows(((name, True) for name in SCRIPTED), 4)])
 def test_script_holds(name, long):
     runs(name, result_of(name, rows(name, 0, long)))
 

@@ -448,7 +448,7 @@ def test_codes_in_a_byte_have_at_most_8_bits():
 )  # fmt: skip
 def test_values_that_are_codes(dtype, size, element):
     """Integers of up to 16 bits."""
-    layout = plain("w", StoredTensor("w", dtype, (3, 4), None, 0, 12 * size))
+    layout = plain(StoredTensor("w", dtype, (3, 4), None, 0, 12 * size)).layout()
     if element is None:
         with pytest.raises(QuantError, match="has no codes"):
             _ = layout.element
