@@ -230,7 +230,7 @@ class Program:
             read = terms if line.dtype != torch.float64 else {one: _wide(terms[one]) for one in of.names}
             term = Element(read.__getitem__).of(of)
             value = term.value
-            if line.dtype in HALF:
+            if line.dtype in HALF and not (isinstance(of, Name) and of.name in self.given):
                 narrow = to(line.dtype).on_numbers
                 value = narrow(Element(terms.__getitem__, narrow=narrow).of(of).value)
             if isinstance(of, Where | Name) or (isinstance(of, Applied) and of.operation in _BOUNDS):
