@@ -162,6 +162,7 @@ def test_presets_come_to_what_they_say(scheme, part):
                 "inf",
                 "nan",
                 "search",
+                "adjusted by",
                 " elements",
             )
             if (
