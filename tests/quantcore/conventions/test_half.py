@@ -2,6 +2,7 @@
 
 import half_cases as half
 import pytest
+import torch
 from places import ROOT
 
 import quantcore as qc
@@ -77,3 +78,30 @@ def table(outcomes):
 def test_the_table_of_the_readme_is_true(outcomes):
     text = (ROOT / "README.md").read_text().partition(HEADING)[2].split("\n\n")[0].splitlines()[2:]
     assert text == table(outcomes), "\n".join(table(outcomes))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_errors_are_of_the_values_that_the_library_returns(dtype):
+    """In the memory of one region: x is not copied to float32 for them."""
+    x = (torch.randn(64, 96, generator=torch.Generator().manual_seed(0)) * 0.05).to(dtype)
+    for text in ("int4 per_channel(0) torchao", "uint4 asymmetric per_group(32) quanto.affine", "int8 textbook"):
+        scheme = qc.Scheme.parse(text)
+        result = qc.apply(x, scheme)
+        report, quick = qc.report(result), qc.errors_of(x, scheme)
+        assert result.given.data_ptr() == x.data_ptr()
+        assert "x" not in vars(result)
+        error = (x.double() - result.dequantized.double()).square()
+        assert report.mse == pytest.approx(float(error.mean()), rel=1e-6)
+        assert quick.mse == pytest.approx(report.mse, rel=1e-6)
+        assert report.clipped == quick.clipped
+        assert torch.equal(result.dequantized, result.dequantized.to(result.value_dtype).float())
+        assert result.value_dtype == (torch.float32 if "textbook" in text else dtype)
+        assert torch.equal(result.x, x.float())
+
+
+def test_float32_is_as_before():
+    """No choice of a dtype applies to float32."""
+    for convention in qc.CONVENTIONS.values():
+        assert convention.in_dtype("float32").choices == convention.choices
+        scheme = qc.Scheme(convention=convention)
+        assert scheme.in_dtype(torch.float32) is scheme
