@@ -139,7 +139,7 @@ def _fit() -> tuple[int, str]:
 
 
 def _scales() -> str:
-    """Draw the scheme that quantizes the scales; return its text, empty if scales stay as they are computed."""
+    """Draw the scheme that quantizes the scales; return its text, empty if nothing does."""
     return str(
         st.text_input(
             "Scales stored as",
