@@ -177,7 +177,7 @@ def report(result: Quantized) -> Report:
     """
     fmt, shape = result.scheme.format, tuple(result.x.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
-    for region, values in unclamped(result.x, result.params, result.scheme):
+    for region, values in unclamped(result.x, result.params, result.computed):
         own = sums_of_region(result, region)
         sums.merge(own)
         codes.add(result.blocks.view(result.codes)[region.elements])
