@@ -235,6 +235,8 @@ def _check_supported(result: Quantized) -> None:
         what = "uses codes chosen by its search"
     elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
         what = "computes codes with scales that differ from the stored ones"
+    elif result.params.coded_zero is not None:
+        what = "computes codes with zero points that differ from the stored ones"
     elif result.dequantizer.name or convention.zero_point.is_min or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
     elif result.params.zero_point.is_floating_point() and result.computed.rules.decoding.decoding_dtype in HALF:
