@@ -30,7 +30,7 @@ def clipped(result: Quantized, position: tuple[int, ...]) -> int:
     """Return how many elements of a block are clipped, as `metrics.Report` counts them."""
     own, (least, most) = result.blocks.bounds(position), result.scheme.format.bounds
     found = 0
-    for region, values in unclamped(result.x, result.params, result.scheme):
+    for region, values in unclamped(result.given, result.params, result.computed):
         shape = [e.stop - e.start for e in region.elements]
         inside = [
             slice(max(start, e.start) - e.start, max(0, min(stop, e.stop) - e.start))

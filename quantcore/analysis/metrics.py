@@ -16,7 +16,7 @@ from torch import Tensor
 from quantcore.analysis.sums import Sums, quick_sums, sums_of
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Region, split_axes, spread
-from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite
+from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite, wide, widened
 from quantcore.qparams import QParams, decode
 from quantcore.quantization import (
     Quantized,
@@ -26,7 +26,7 @@ from quantcore.quantization import (
     parameters_of,
     unclamped,
 )
-from quantcore.scheme import Scheme, received, with_importance
+from quantcore.scheme import Scheme, accepted, with_importance
 
 _FEW_CODES = 8  # looking for so many costs less than counting all
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
@@ -148,7 +148,8 @@ def squares_among(result: Quantized, which: Tensor) -> tuple[float, float]:
     """
     power, sse, view = 0.0, 0.0, result.blocks.view
     for region in result.blocks.regions(CHUNK):
-        x, counts = (split_axes(view(t)[region.elements], region.block) for t in (result.x, which))
+        x, counts = (split_axes(view(t)[region.elements], region.block) for t in (result.given, which))
+        x = widened(x)
         own = x.double().masked_fill_(~counts, 0.0)
         power += float(own.square_().sum())
         error = x_hat_of(result, region).sub_(x).double().masked_fill_(~counts, 0.0)
@@ -175,9 +176,9 @@ def report(result: Quantized) -> Report:
     >>> qc.decibels(found.sqnr_db), found.max_abs_error_index, found.codes_used
     ('21.7 dB', (0, 1), 4)
     """
-    fmt, shape = result.scheme.format, tuple(result.x.shape)
+    fmt, shape = result.scheme.format, tuple(result.given.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
-    for region, values in unclamped(result.x, result.params, result.scheme):
+    for region, values in unclamped(result.given, result.params, result.computed):
         own = sums_of_region(result, region)
         sums.merge(own)
         codes.add(result.blocks.view(result.codes)[region.elements])
@@ -214,7 +215,7 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
     """
     if importance is not None:
         scheme = with_importance(scheme)
-    x, scheme, _ = received(x, scheme)
+    x, scheme, _ = accepted(x, scheme)
     sums, clipped = Sums(), 0
     for _, values, error, beyond in errors_by_region(x, scheme, importance):
         sums.merge(quick_sums(values if power is None else None, error))
@@ -236,7 +237,7 @@ def errors_by_region(
 ) -> Iterator[tuple[Region, Tensor, Tensor, int]]:
     """Yield each region of x: its elements, their errors, and how many are clipped.
 
-    x and scheme are as `received` gives them.
+    x and scheme are as `accepted` gives them.
 
     No codes are kept. Elements and errors are in the axes of `split_axes`, the errors in memory that the next
     region overwrites.
@@ -255,13 +256,13 @@ def errors_by_region(
         params = parameters_of(x, scheme)[1] if params is None else params
         if rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules):
             for region, x_hat, clipped in approximations(x, params, scheme, blocks):
-                values = split_axes(blocks.view(x)[region.elements], region.block)
+                values = widened(split_axes(blocks.view(x)[region.elements], region.block))
                 yield region, values, torch.sub(values, x_hat, out=x_hat), clipped
             return
     result = apply_quietly(x, scheme, importance=importance)
-    for region, before in unclamped(result.x, result.params, result.scheme):
+    for region, before in unclamped(result.given, result.params, result.computed):
         x_hat = x_hat_of(result, region)
-        values = split_axes(blocks.view(x)[region.elements], region.block)
+        values = widened(split_axes(blocks.view(x)[region.elements], region.block))
         yield region, values, torch.sub(values, x_hat, out=x_hat), len(_outside(before, scheme))
 
 
@@ -277,13 +278,13 @@ def x_hat_of(result: Quantized, region: Region) -> Tensor:
     """Return x̂ of one region, with the axes of `split_axes`; valid until this thread asks for the next."""
     codes = split_axes(result.blocks.view(result.codes)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
-    out = like(codes, "x_hat", result.x.dtype)
+    out = like(codes, "x_hat", wide(result.given.dtype))
     return decode(codes, scale, zero_point, out, result.scheme.format, result.dequantizer.at_region(region))
 
 
 def _both(result: Quantized, region: Region) -> tuple[Tensor, Tensor]:
-    """Return x and x̂ of a region in one line; x̂ is valid until this thread asks for the next."""
-    x = result.blocks.view(result.x)[region.elements].reshape(1, -1)
+    """Return x and x̂ of a region in one line; both are valid until this thread asks for the next."""
+    x = widened(result.blocks.view(result.given)[region.elements]).reshape(1, -1)
     return x, x_hat_of(result, region).view(1, -1)
 
 

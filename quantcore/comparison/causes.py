@@ -47,7 +47,7 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
         return place, sets
     of_a, of_b = (_ranges(r, blocks) for r in (a, b))
     low, high = of_a
-    ours, theirs = (r.scheme.rules for r in (a, b))
+    ours, theirs = (r.computed.rules for r in (a, b))
     is_stored = a.params.raw is not None  # then 1/s is computed from the stored scale
 
     def found(record: Convention) -> Tensor:
@@ -99,7 +99,7 @@ def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> C
 
 def _ranges(result: Quantized, blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return the range of each block as the range setting finds it."""
-    scheme = result.scheme
+    scheme = result.computed
     if scheme.range_setting.ends_are_elements:  # whatever the rule for the scale needs of it
         scheme = dataclasses.replace(scheme, convention=scheme.rules.changed(symmetric_scale="max_of_sides"))
     low, high = (t.reshape(-1)[blocks] for t in ranges(result.x, scheme))
@@ -145,7 +145,7 @@ def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
 
 def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     """Return the values that the kernel rounds, float32; ``flat``: indices into the flattened x."""
-    convention = result.scheme.rules
+    convention = result.computed.rules
     params, block = result.params, blocks_of(result, flat)
     scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
     if KERNELS[convention.coding.kernel].fused:  # one scale for the tensor
@@ -161,7 +161,7 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
 
 def _away(result: Quantized, values: Tensor) -> Tensor:
     """Return how far each value is from the nearest tie; infinite if values are not rounded to nearest."""
-    coding = result.scheme.rules.coding
+    coding = result.computed.rules.coding
     half = KERNELS[coding.kernel].half
     values = values.double()
     if not (coding.rounding == "toward_zero" if half else coding.rounding.startswith("half")):

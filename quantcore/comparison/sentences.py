@@ -1,6 +1,7 @@
 """Why two libraries' codes differ, as sentences with the numbers of one element."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 
@@ -8,6 +9,7 @@ from quantcore.comparison.causes import NEAR, PARITY, ROUNDING, TIE, Choices
 from quantcore.conventions import CHOICES
 from quantcore.expressions import written
 from quantcore.quantization import Quantized
+from quantcore.tensors import DTYPES
 from quantcore.tracing import Trace, dividend, number, signed, trace
 from quantcore.wording import joined
 
@@ -42,10 +44,12 @@ def sentence(
         kernel_kind: see `causes.kernel_kinds`.
     """
     sides = (str(a.scheme.convention), trace(a, index)), (str(b.scheme.convention), trace(b, index))
-    parts = [_parameter(sides, p, choices[p]) for p in _PARAMETERS if p in ingredients and _differs(sides, p)]
+    stake = partial(_stake, a, b)
+    differing = [p for p in _PARAMETERS if p in ingredients and _differs(sides, p)]
+    parts = [_parameter(sides, p, choices[p], stake) for p in differing]
     coding = [i for i in ingredients if i not in _PARAMETERS]
     if coding:
-        lead = _lead(sides, coding, kernel_kind, alone=not parts)
+        lead = _lead(sides, coding, kernel_kind, stake, alone=not parts)
         converts = lead in (_LOST, _OUTSIDE)
         phrases = ", ".join((_converted if converts else _rounded)(who, t) for who, t in sides)
         parts.append(f"so {phrases}" if lead == "so" else f"{lead}: {phrases}")
@@ -53,6 +57,13 @@ def sentence(
         (_, of_a), (_, of_b) = sides
         parts.append(f"so {number(of_a.x)} becomes {of_a.code} against {of_b.code}")
     return "; ".join(parts) + "."
+
+
+def _stake(a: Quantized, b: Quantized, choice: str) -> str:
+    """Say what depends on a choice; of a dtype, also which one each library has."""
+    values = [r.computed.rules.choices[choice] for r in (a, b)]
+    dtypes = f", {values[0]} against {values[1]}" if all(value in DTYPES for value in values) else ""
+    return CHOICES[choice].at_stake + dtypes
 
 
 def _differs(sides: Sides, ingredient: str) -> bool:
@@ -67,7 +78,7 @@ def _inverse(t: Trace) -> float:
     return float(torch.tensor(t.coded_scale).reciprocal()) if t.factor is None else t.factor
 
 
-def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
+def _parameter(sides: Sides, ingredient: str, choices: Choices, stake: Callable[[str], str]) -> str:
     """Say ``scale (what max|x| is divided by): a 0.0166 against b 0.0167``, of the element's block.
 
     It is the first number that differs. How each was computed is said by the steps of its trace.
@@ -76,7 +87,7 @@ def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
     if choices is None:
         stakes = ["the range setting finds a different range for each library"]
     else:
-        stakes = list(dict.fromkeys(CHOICES[c].at_stake for c in choices))
+        stakes = list(dict.fromkeys(map(stake, choices)))
     name, values = _PARAMETERS[ingredient], [getattr(t, ingredient) for t in traces]
     if ingredient == "scale" and traces[0].raw_scale == traces[1].raw_scale:
         if values[0] == values[1]:
@@ -90,7 +101,9 @@ def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
     return f"{what}: {' against '.join(told)}"
 
 
-def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str:
+def _lead(
+    sides: Sides, coding: list[str], kernel_kind: int, stake: Callable[[str], str], alone: bool
+) -> str:
     """Say what the codes depend on; ``alone``: scale and zero point are not among the ingredients."""
     lost = any(t.scheme.format.has_zero_point and not abs(t.rounded) < _LEAST_LOST for _, t in sides)
     if set(coding) & {"nan", "cast"} and lost:
@@ -100,7 +113,7 @@ def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str
     if "rounding" in coding:
         return f"rounding rule, {' against '.join(t.scheme.convention.coding.rounding for _, t in sides)}"
     if coding != ["kernel"]:
-        return "; ".join(dict.fromkeys(CHOICES[c].at_stake for c in coding))
+        return "; ".join(dict.fromkeys(map(stake, coding)))
     if not alone:
         return "so"
     if kernel_kind in _TIES or _near_tie(*(t for _, t in sides)):

@@ -41,6 +41,7 @@ from quantcore.expressions.operations import (
     NEGATIVE,
     ONES,
     POWER_OF_TWO,
+    RECIPROCAL,
     WRAP,
     entry,
     in_dtype,

@@ -108,6 +108,15 @@ IS_FINITE = _test("{0} is finite", torch.isfinite, np.isfinite)
 IS_INFINITE = _test("{0} is infinite", torch.isinf, np.isinf)
 IS_NAN = _test("{0} is NaN", torch.isnan, np.isnan)
 MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", torch.abs, abs, needs=(ATOM,), exact=True)
+RECIPROCAL = Operation(
+    "1 / {0}",
+    "1 / {0}",
+    "1 / {0}",
+    lambda x, out=None: torch.reciprocal(x, out=out),
+    lambda x: type(x)(1) / x if isinstance(x, np.floating) else np.float32(1) / np.float32(x),
+    PRODUCT,
+    (ATOM,),
+)
 NEGATIVE = Operation("-{0}", "-{0}", "-{0}", torch.neg, operator.neg, PRODUCT, (PRODUCT,), exact=True)
 
 

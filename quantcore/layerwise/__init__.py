@@ -2,7 +2,7 @@
 
 from quantcore.layerwise import command
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
-from quantcore.layerwise.measure import WHOLE, estimated, measured, rows_together
+from quantcore.layerwise.measure import WHOLE, dtype_of, estimated, measured, rows_together
 from quantcore.layerwise.plan import (
     AS_STORED,
     ERRORS,
@@ -20,7 +20,7 @@ from quantcore.layerwise.table import Table, WeightError, WeightRow, by_harm, me
 
 __all__ = [
     "AS_STORED", "WeightError", "Allocation", "ERRORS", "Plan", "WeightRow", "SensitivityStep", "Table",
-    "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "groups_of", "kind_of",
-    "measured", "merged", "minimum_of", "outline", "plan", "rows_together", "schemes_of", "sensitivity",
-    "trade_off", "traits", "TradeOff", "Traits", "USUAL", "WHOLE",
+    "bit_budget", "budget_curve", "by_harm", "check_size", "command", "dtype_of", "estimated", "groups_of",
+    "kind_of", "measured", "merged", "minimum_of", "outline", "plan", "rows_together", "schemes_of",
+    "sensitivity", "trade_off", "traits", "TradeOff", "Traits", "USUAL", "WHOLE",
 ]  # fmt: skip

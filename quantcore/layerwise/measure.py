@@ -5,12 +5,15 @@ their largest |x| and the ranges of blocks that extend over all of them, which a
 the largest of either are always measured, since a few of them can hold most of the error; of the others,
 `DRAWN` are drawn, and their mean error gives that of all, with Student's t (Cochran, Sampling Techniques, 2.8
 and 5A).
+
+A weight that its file, or its dequantizer, gives in bfloat16 or float16 is quantized as each scheme's library
+quantizes it in that dtype: what `apply` does with it. Others are float32.
 """
 
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -21,15 +24,15 @@ from torch import Tensor
 
 from quantcore.analysis import Sums, errors_by_region, power_of, quick_sums, sqnr_of
 from quantcore.checkpoints import CheckpointTensor, Layout, ready, rows_per_box
-from quantcore.checkpoints.ggml import GgufNames
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, Shape, split_axes
+from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.roles import kind_of
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
+from quantcore.programs import HALF
 from quantcore.qparams import QParams, parameters, ranges
-from quantcore.scheme import Scheme, storage
-from quantcore.wording import count, short
+from quantcore.scheme import Scheme, in_dtype, storage
 
 Result = TypeVar("Result")
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
@@ -41,9 +44,7 @@ _BOX = 1 << 20  # elements
 _Floats = npt.NDArray[np.float64]
 
 
-def measured(
-    tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Imatrix | None" = None
-) -> WeightRow:
+def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: Imatrix | None = None) -> WeightRow:
     """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
 
     def measure(own: WeightRow) -> WeightRow:
@@ -80,16 +81,30 @@ def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
         return WeightRow(name, (), "can't be read", kind, num_bytes, reason=said, is_readable=False)
     if own.reason:
         return own
-    return replace(own, cells=tuple(_stored_cell(scheme, own.shape) for scheme in schemes))
+    return replace(own, cells=tuple(_stored_cell(scheme, tensor.layout) for scheme in schemes))
 
 
-def _stored_cell(scheme: Scheme, shape: Shape) -> WeightError:
+def _stored_cell(scheme: Scheme, layout: Layout) -> WeightError:
     """Return a cell with the bytes alone, or why the scheme does not fit."""
     try:
-        bits = storage(scheme, shape)
+        bits = storage(in_dtype(scheme, dtype_of(layout)), layout.shape)
     except QuantError as reason:
         return WeightError(problem=str(reason))
     return WeightError(num_bytes=(bits.codes + bits.scales + bits.zero_points) / 8)
+
+
+def dtype_of(layout: Layout) -> torch.dtype:
+    """Return the dtype in which a library gets the weight to quantize it."""
+    return layout.dtype if layout.dtype in HALF else torch.float32
+
+
+def _values(layout: Layout, rows: slice) -> Tensor:
+    """Return the values of some rows as float32 numbers, those of 16 bits in memory of large pages."""
+    if not (layout.is_plain and layout.dtype in HALF):
+        return layout.values(rows)
+    # NumPy requests huge pages: writing to its new memory costs a quarter of writing to torch's
+    shape = (rows.stop - rows.start, *layout.shape[1:])
+    return layout.values(rows, torch.from_numpy(np.empty(shape, np.float32)))
 
 
 def _left_alone(tensor: CheckpointTensor) -> str:
@@ -105,7 +120,7 @@ def _left_alone(tensor: CheckpointTensor) -> str:
 
 @dataclass
 class Column:
-    """What is summed for one scheme.
+    """What is summed for one scheme, that of the weight's dtype.
 
     ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be
     cut; ``ends``: the ranges, where blocks extend over all rows.
@@ -119,6 +134,14 @@ class Column:
     ends: tuple[Tensor, Tensor] | None = None
     problem: str = ""
 
+    @classmethod
+    def of(cls, scheme: Scheme, layout: Layout) -> "Column":
+        """Start one for a weight, whose dtype the scheme's library may refuse."""
+        try:
+            return cls(in_dtype(scheme, dtype_of(layout)))
+        except QuantError as reason:
+            return cls(scheme, problem=str(reason))
+
     @property
     def params(self) -> QParams | None:
         """The parameters that follow from the ranges, where blocks extend over all rows."""
@@ -128,6 +151,8 @@ class Column:
 
     def divide(self, shape: Shape, undivided: str) -> None:
         """Find how many rows stay together; ``undivided``: the problem of one that needs all at once."""
+        if self.problem:
+            return
         try:
             self.rows = rows_together(self.scheme, shape)
             self.problem = "" if self.rows or by_range(self.scheme, shape) else undivided
@@ -160,7 +185,7 @@ class WeightWalk:
         self.shape, self.weights = tensor.shape, weights
         self.power, self.output_power = 0.0, 0.0
         self._layout = ready(tensor.layout)
-        self.columns = [Column(scheme) for scheme in schemes]
+        self.columns = [Column.of(scheme, tensor.layout) for scheme in schemes]
         self._is_whole = math.prod(self.shape) <= WHOLE
         undivided = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
         for column in () if self._is_whole else self.columns:
@@ -207,7 +232,7 @@ class WeightWalk:
             weights = self.weights
             if weights is not None and weights.shape[0] == rows > 1:
                 weights = weights[box]
-            yield self._layout.values(box), weights
+            yield _values(self._layout, box), weights
 
 
 def attempt(column: Column, work: Callable[..., Result], *given: Any) -> Result | None:
@@ -250,54 +275,6 @@ def by_range(scheme: Scheme, shape: Shape) -> bool:
     return over_all and simple and rules.symmetric_scale != "signed_amax"
 
 
-class Imatrix:
-    """The mean squared inputs of weights, from an imatrix opened as a checkpoint.
-
-    Raises:
-        QuantError: it is not an imatrix, or an entry can't be read or is not a mean of squares.
-    """
-
-    def __init__(self, tensors: Mapping[str, CheckpointTensor], architecture: Any = None) -> None:
-        self._tensors = {name: tensor for name, tensor in tensors.items() if tensor.storage == "imatrix"}
-        self._names = GgufNames.of(architecture)
-        if not self._tensors:
-            raise QuantError(
-                "This is not an imatrix: it has no entries. Give a .gguf or .dat file that llama-imatrix "
-                "wrote."
-            )
-        for name, tensor in self._tensors.items():
-            wrong = tensor.read().double()
-            wrong = wrong[~(torch.isfinite(wrong) & (wrong >= 0))]
-            if len(wrong):
-                raise QuantError(
-                    f"The imatrix's entry {short(name, 120)} contains {float(wrong[0]):g}, which is not a "
-                    "mean of squares; compute the imatrix again."
-                )
-
-    def of(self, name: str, shape: Shape) -> tuple[Tensor | None, str]:
-        """Return weights that broadcast with a weight of ``shape``, or None, and a sentence on them."""
-        keys = [(name, None), *self._names.of_name(name)]
-        found, expert = next(((n, e) for n, e in keys if n in self._tensors), ("", None))
-        if not found:
-            return None, "no entry"
-        means = self._tensors[found].read().double()
-        counts = self._tensors[found].layout.stored().get("counts")
-        if means.shape[1] != shape[-1] or (expert is not None and expert >= len(means)):
-            return None, f"its entry has {means.shape[1]:,} inputs, the weight {shape[-1]:,}"
-        if expert is not None:
-            own = slice(expert, expert + 1)
-            means, counts = means[own], None if counts is None else counts[own]
-        said = "" if counts is None else f"{int(counts.sum()):,} tokens seen"
-        if counts is not None and len(counts) > 1:
-            unused = int((counts == 0).sum())
-            said = f"{unused:,} of {count(len(counts), 'expert')} without tokens, {said}"
-        if len(means) == 1:
-            return means.view(*(1,) * (len(shape) - 1), -1), said
-        if len(shape) == 3 and len(means) == shape[0]:
-            return means[:, None, :], said
-        return None, f"its entry has {len(means):,} × inputs, the weight {shape[0]:,}"
-
-
 def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
     """Return the row of one weight with estimates and their intervals; with few rows, as measured."""
 
@@ -322,7 +299,7 @@ class _Sample:
 
     def __init__(self, layout: Layout, schemes: Sequence[Scheme]) -> None:
         self._layout, self.shape = layout, layout.shape
-        self.columns = [Column(scheme) for scheme in schemes]
+        self.columns = [Column.of(scheme, layout) for scheme in schemes]
         for column in self.columns:
             column.divide(self.shape, "no interval can be given: the scheme needs all elements at once")
         self.unit = math.lcm(*(max(1, c.rows) for c in self.columns if not c.problem))
@@ -336,7 +313,7 @@ class _Sample:
         step = rows_per_box(rows, width, 1, _BOX)
         for start in range(0, rows, step):
             box = slice(start, min(start + step, rows))
-            x = self._layout.values(box)
+            x = _values(self._layout, box)
             lines = x.reshape(len(x), -1)
             powers[box] = torch.linalg.vector_norm(lines, dim=1).double().square_().numpy()
             largest[box] = torch.maximum(lines.amax(1), -lines.amin(1)).numpy()

@@ -74,7 +74,7 @@ def traits(x: Tensor) -> Traits:
     (1, 5)
     """
     lines = x.reshape(-1, x.shape[-1])
-    largest = torch.maximum(lines.amax(0), -lines.amin(0))
+    largest = torch.maximum(lines.amax(0), -lines.amin(0)).float()  # its multiples are not rounded
     count = x.numel()
     mean = float(x.sum(dtype=torch.float64)) / count
     power = second = fourth = 0.0

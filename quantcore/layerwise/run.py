@@ -7,7 +7,8 @@ from functools import partial
 
 from quantcore.checkpoints import Checkpoint, results_in_order
 from quantcore.errors import QuantError
-from quantcore.layerwise.measure import Imatrix, estimated, measured, outlined
+from quantcore.layerwise.imatrix import Imatrix
+from quantcore.layerwise.measure import estimated, measured, outlined
 from quantcore.layerwise.table import Table, WeightRow
 from quantcore.scheme import PRESETS, Scheme
 
@@ -43,7 +44,8 @@ def sensitivity(
 ) -> Generator[SensitivityStep, None, None]:
     """Measure every weight of a checkpoint under every scheme; yield a step per weight, in order.
 
-    The error is local: that of one weight, as if all others were exact. No codes are kept, and the model is
+    The error is local: that of one weight, as if all others were exact, quantized in its own dtype if that is
+    bfloat16 or float16 and as float32 otherwise. No codes are kept, and the model is
     not run. Norms, biases, empty weights and weights with NaN are left alone, and one that can't be read has
     the reason in its row. Closing the iterator stops it; the result depends on no interruption, part or
     thread.

@@ -1,8 +1,9 @@
-"""What a library computes, as a program: lines from the range of a block to its scale and zero point.
+"""What a library computes, as programs: lines from a block's range to its scale, from an element to its code and value.
 
 A line names a result, says by an expression how it is computed, in which dtype, why, and where the library does so. What
-depends on the numbers is a `Where`, of which a trace shows the branch that is taken. Everything that computes, shows or
-writes the parameters of a block reads these lines: `Program.run` for all blocks, `Program.read` for one.
+depends on the numbers is a `Where`, of which a trace shows the branch that is taken. Everything that computes or shows
+numbers reads these lines: `Program.run` for all blocks, `Program.write` for the elements of a region, `Program.read` for
+a line of one block, `Program.readings` for one element.
 
 The lines that a single library has are in its module in `libraries`.
 """

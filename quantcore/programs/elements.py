@@ -15,6 +15,7 @@ from quantcore.expressions import (
     CLAMP,
     EQUAL,
     MAXIMUM,
+    RECIPROCAL,
     WRAP,
     Name,
     Number,
@@ -91,7 +92,7 @@ def _code(
     if kernel.inverse:
         # a float32 s has a float32 1/s in float64 too
         of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
-        factor.append(ProgramLine("1/s", Number(1.0) / divisor, of_inverse, "", source))
+        factor.append(ProgramLine("1/s", RECIPROCAL(divisor), of_inverse, "", source))
     for at, step in enumerate(chain(kernel.unrounded)):
         of = step.operation(U if at else X, *step.operands[1:])
         if of.names & {"s", "1/s"}:  # once, since that is one operation

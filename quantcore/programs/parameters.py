@@ -77,13 +77,19 @@ def run_program(
 @lru_cache(maxsize=1024)
 def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
     """`program` of a scheme's parts; ``c``: the convention for its granularity."""
-    lines = [*_range(symmetric, fmt, c)]
+    lines = [] if symmetric and _of_magnitude(fmt, c) else [*_range(symmetric, fmt, c)]
     lines += _symmetric_scale(fmt, c) if symmetric else _scale(c)
     lines += _replaced(c)
     lines += _middle(fmt, c) if symmetric else _zero_point(fmt, c)
     is_code = symmetric or not (c.zero_point.is_min or c.scale.asymmetric_scale == "inverse_range")
     constants = {"N": float(fmt.available - 1), "qmin": float(fmt.qmin)}
     return Program(lines, ("low", "high"), constants, ("z",) if is_code else ())
+
+
+def _of_magnitude(fmt: Format, c: Convention) -> bool:
+    """Whether only max|x| of a range is read, which is the same with 0 in the range."""
+    rule, changes = c.scale.rule(fmt, c.range.finite_range), c.range.widen_to_eps or c.range.finite_range
+    return rule.scale.names == {"max|x|"} and rule.step is None and rule.low is not LOW and not changes
 
 
 def _range(symmetric: bool, fmt: Format, c: Convention) -> Iterator[ProgramLine]:

@@ -174,7 +174,7 @@ class Program:
         Args:
             numbers: what the program starts from, or also numbers of other names, float32, which are then not computed.
         """
-        wide = any(number.dtype == torch.float64 for number in numbers.values())
+        wide = torch.float64 in [number.dtype for number in numbers.values()]
         key = (wanted, tuple(numbers), torch.float64 if wide else torch.float32)
         steps = self._steps.get(key)
         if steps is None:
@@ -192,7 +192,7 @@ class Program:
             numbers: what the program starts from, None for what is absent; or also numbers of other names, which are
                 then not computed.
         """
-        absent = tuple(one for one, number in numbers.items() if number is None)
+        absent = tuple([one for one, number in numbers.items() if number is None])
         return run(self.whole(name, tuple(numbers), absent), {**self.constants, **numbers}, out)
 
     def whole(self, name: str, numbers: tuple[str, ...], absent: tuple[str, ...] = ()) -> Expression:
@@ -230,7 +230,7 @@ class Program:
             read = terms if line.dtype != torch.float64 else {one: _wide(terms[one]) for one in of.names}
             term = Element(read.__getitem__).of(of)
             value = term.value
-            if line.dtype in HALF:
+            if line.dtype in HALF and not (isinstance(of, Name) and of.name in self.given):
                 narrow = to(line.dtype).on_numbers
                 value = narrow(Element(terms.__getitem__, narrow=narrow).of(of).value)
             if isinstance(of, Where | Name) or (isinstance(of, Applied) and of.operation in _BOUNDS):

@@ -44,8 +44,11 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
 def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = None) -> QParams:
     """`choose_qparams` for a checked tensor, see `accepted`, and its blocks."""
     setting, rules = scheme.range_setting, scheme.rules
-    center = x.mean() if rules.scale.center == "mean" else None
-    x = x if center is None else x - center
+    center = None
+    if rules.scale.center == "mean":
+        x = widened(x)  # as the codes are computed from the difference
+        center = x.mean()
+        x = x - center
     refuses = rules.refuses_nonfinite
     who = f"the {rules.name} convention" if refuses else "this range setting"
     if isinstance(setting, Given):

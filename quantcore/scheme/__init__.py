@@ -10,6 +10,7 @@ from quantcore.scheme.support import (
     accepted,
     check_supported,
     full_name,
+    in_dtype,
     nearest_supported,
     received,
     unsupported_format,

@@ -157,12 +157,21 @@ def accepted(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
     """
     x = as_floats(x)
     dtype = dtype or x.dtype
+    own = in_dtype(scheme, dtype)
+    wide = own.rules.coding.coding_dtype == "float64" and dtype == torch.float64
+    return x.to(torch.float64) if wide else x if x.itemsize == 2 else as_float32(x), own, dtype
+
+
+def in_dtype(scheme: Scheme, dtype: torch.dtype) -> Scheme:
+    """Return `Scheme.in_dtype`.
+
+    Raises:
+        QuantError: the scheme's library refuses the dtype.
+    """
     refused = _dtype_reason(scheme.convention, dtype)
     if refused:
         raise QuantError(refused)
-    own = scheme.in_dtype(dtype)
-    wide = own.rules.coding.coding_dtype == "float64" and dtype == torch.float64
-    return x.to(torch.float64) if wide else x if x.itemsize == 2 else as_float32(x), own, dtype
+    return scheme.in_dtype(dtype)
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:

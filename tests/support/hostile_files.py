@@ -310,6 +310,31 @@ def npz_overlapping(folder):
             file.NameToInfo[info.filename] = info
 
 
+def npz_large_members(folder):
+    """Three arrays of 256 MB."""
+    header, row = io.BytesIO(), bytes(1 << 16)
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 12, 1 << 14)})
+    with zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        for name in "abc":
+            with file.open(f"{name}.npy", "w") as member:
+                member.write(header.getvalue())
+                for _ in range(1 << 12):
+                    member.write(row)
+
+
+def npz_large_columns(folder):
+    """An array of 256 MB, column by column."""
+    header, row = io.BytesIO(), bytes(1 << 16)
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": True, "shape": (1 << 12, 1 << 14)})
+    with (
+        zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("a.npy", "w") as member,
+    ):
+        member.write(header.getvalue())
+        for _ in range(1 << 12):
+            member.write(row)
+
+
 def npy(header, folder, name="x.npy"):
     data = header.encode() if isinstance(header, str) else header
     (folder / name).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(data)) + data + bytes(64))
@@ -384,6 +409,20 @@ def onnx_inputs(folder):
 
 def onnx_numbers(folder):
     onnx(folder, WEIGHT + field(5, b"\x08\x80\x80\x08\x10\x01" + field(8, b"v") + b"\x28\x01" * 600_000))
+
+
+def onnx_integers(folder):
+    """30 million numbers of a byte each."""
+    count = 30_000_000
+    onnx(folder, field(5, b"\x08" + varint(count) + b"\x10\x03" + field(8, b"w") + field(5, b"\x01" * count)))
+
+
+def onnx_external_names(folder):
+    def pairs(location):
+        return field(13, field(1, b"location") + field(2, location)) + field(13, field(1, b"length") + field(2, b"4"))
+
+    names = (b"../x", b"/etc/passwd", b"a" * 4000, b"\xff\xfe", b"..\\x", b"x.onnx\x00", b"")
+    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs(n)) for i, n in enumerate(names)))
 
 
 def onnx_dims(folder):
@@ -539,6 +578,25 @@ def safetensors_lists(folder):
 
 def small_weight(folder):
     safetensors(folder, {"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, bytes(4), "model.safetensors")
+
+
+def safetensors_gptq(folder, many=15_000):
+    """Weights whose stored tensors do not fit each other."""
+    header, at = {}, 0
+    for i in range(many):
+        for name, dtype, shape, size in (
+            ("qweight", "I32", [1, 8], 32), ("qzeros", "I32", [1, 3], 12), ("scales", "F16", [1, 7], 14), ("g_idx", "I32", [9], 36),
+        ):  # fmt: skip
+            header[f"m.{i}.{name}"] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+            at += size
+    safetensors(folder, header, bytes(at), "model.safetensors")
+    config = {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 8}}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def config_values(folder):
+    small_weight(folder)
+    (folder / "config.json").write_text('{"a": [' + "1," * 3_900_000 + "1]}")
 
 
 def config_nested(folder):

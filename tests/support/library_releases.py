@@ -18,40 +18,44 @@ LLAMA_TO_GGUF = {
 }  # fmt: skip
 
 
-def _split(weights):
-    """The linear weights as a model of bfloat16 modules by name, and the other tensors."""
+def original(weights, dtype=torch.bfloat16):
+    """What the releases of the dtype are quantized from."""
+    return {name: torch.from_numpy(value).to(dtype) for name, value in weights.items()}
+
+
+def _split(weights, dtype=torch.bfloat16):
+    """The linear weights by name, and the other tensors in the dtype."""
     linear = {name: value for name, value in weights.items() if is_linear(name, value)}
-    others = {k: torch.from_numpy(v).to(torch.bfloat16) for k, v in weights.items() if k not in linear}
-    return linear, others
+    return linear, {k: v for k, v in original(weights, dtype).items() if k not in linear}
 
 
-def _modules(linear):
-    """Linear modules under names without dots, which ModuleDict does not allow."""
+def _modules(linear, dtype=torch.bfloat16):
+    """Linear modules of the dtype under names without dots, which ModuleDict does not allow."""
     modules = torch.nn.ModuleDict()
     for name, value in linear.items():
-        module = torch.nn.Linear(*value.shape[::-1], bias=False, dtype=torch.bfloat16)
+        module = torch.nn.Linear(*value.shape[::-1], bias=False, dtype=dtype)
         module.weight.data.copy_(torch.from_numpy(value))
         modules[name.removesuffix(".weight").replace(".", "/")] = module
     return modules
 
 
-def hqq(weights, bits=4):
+def hqq(weights, bits=4, dtype=torch.bfloat16):
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
-    linear, found = _split(weights)
+    linear, found = _split(weights, dtype)
     config = BaseQuantizeConfig(nbits=bits, group_size=64, axis=1)
-    for name, module in _modules(linear).items():
-        layer = HQQLinear(module, config, compute_dtype=torch.bfloat16, device="cpu")
+    for name, module in _modules(linear, dtype).items():
+        layer = HQQLinear(module, config, compute_dtype=dtype, device="cpu")
         found |= {f"{name.replace('/', '.')}.{k}": v for k, v in layer.state_dict().items() if v is not None}
     return found, None, {"quantization_config": {"quant_method": "hqq"}}
 
 
-def bitsandbytes(weights, nested=False, kind="nf4"):
+def bitsandbytes(weights, nested=False, kind="nf4", dtype=torch.bfloat16):
     import bitsandbytes.functional as functional
 
-    linear, found = _split(weights)
+    linear, found = _split(weights, dtype)
     for name, value in linear.items():
-        given = torch.from_numpy(value).to(torch.bfloat16)
+        given = torch.from_numpy(value).to(dtype)
         packed, state = functional.quantize_4bit(given, None, None, 64, nested, kind)
         found |= {name: packed} | {f"{name}.{k}": v for k, v in state.as_dict(packed=True).items()}
     return found, None, {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
@@ -72,50 +76,51 @@ def bitsandbytes_int8(weights):
     return found, None, {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}
 
 
-def quanto(weights, kind="qint8"):
+def quanto(weights, kind="qint8", dtype=torch.bfloat16):
     from optimum import quanto as library
 
-    linear, found = _split(weights)
-    model = _modules(linear)
+    linear, found = _split(weights, dtype)
+    model = _modules(linear, dtype)
     library.quantize(model, weights=getattr(library, kind))
     library.freeze(model)
     found |= {k.replace("/", "."): v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)}
     return found, None, {"quantization_config": {"quant_method": "quanto"}}
 
 
-def torchao(weights, config=None):
+def torchao(weights, config=None, dtype=torch.bfloat16):
     import torchao.quantization as ao
     from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
 
-    linear, found = _split(weights)
-    model = _modules(linear)
+    linear, found = _split(weights, dtype)
+    model = _modules(linear, dtype)
     ao.quantize_(model, config or ao.Int8WeightOnlyConfig(version=2))
     state = {k.replace("/", "."): v for k, v in model.state_dict().items()} | found
     tensors, metadata = flatten_tensor_state_dict(state)
     return tensors, metadata, {"quantization_config": {"quant_method": "torchao"}}
 
 
-def torchao_float8(weights):
+def torchao_float8(weights, dtype=torch.bfloat16):
     import torchao.quantization as ao
 
-    return torchao(weights, ao.Float8WeightOnlyConfig())
+    return torchao(weights, ao.Float8WeightOnlyConfig(), dtype)
 
 
-def torchao_int4(weights):
+def torchao_int4(weights, dtype=torch.bfloat16):
     import torchao.quantization as ao
 
-    return torchao(weights, ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32)))
+    config = ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32))
+    return torchao(weights, config, dtype)
 
 
-def compressed_tensors(weights, scheme="W4A16"):
+def compressed_tensors(weights, scheme="W4A16", dtype=torch.bfloat16):
     """As llm-compressor's QuantizationModifier does without calibration: min-max over the weights."""
     from compressed_tensors.compressors import ModelCompressor
     from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config
     from compressed_tensors.quantization.utils import calculate_qparams
 
-    linear, found = _split(weights)
+    linear, found = _split(weights, dtype)
     model = torch.nn.Sequential()
-    model.add_module("layers", _modules(linear))
+    model.add_module("layers", _modules(linear, dtype))
     config = QuantizationConfig(config_groups={scheme: ["Linear"]})
     apply_quantization_config(model, config)
     for module in model.layers.values():

@@ -19,6 +19,7 @@ from quantcore.comparison import Reason
 from quantcore.wording import count
 
 MOST_CELLS = 200
+_WORDS = {"coding_dtype": "the precision of codes"}
 
 
 def comparison(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> qc.Comparison:
@@ -94,7 +95,7 @@ def side_by_side(tensor: PageTensor, found: qc.Comparison) -> None:
 
 
 def _cause(reason: Reason) -> str:
-    return " and ".join(reason.ingredients).replace("_", " ")
+    return " and ".join(_WORDS.get(name, name.replace("_", " ")) for name in reason.ingredients)
 
 
 def follow(found: qc.Comparison) -> None:

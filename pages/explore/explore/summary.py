@@ -47,13 +47,20 @@ def library_line(tensor: PageTensor, scheme: qc.Scheme) -> None:
     """Draw one line on how the chosen library differs from the textbook for the tensor's dtype."""
     convention = scheme.convention
     if convention.name == qc.TEXTBOOK.name:
+        if tensor.dtype != "float32":
+            _line(convention.name, "computes in float32, whatever the dtype of x")
         return
     phrases = qc.differences(_in_dtype(scheme, tensor))
     summary = "; ".join(phrases) if phrases else "no difference for this scheme"
-    full = html.escape(f"{summary}. Reproduces {convention.call}")
+    about = f"{summary}. Reproduces {convention.call}"
+    _line(f"{convention.library} {convention.version}", f"against the textbook: {summary}", about)
+
+
+def _line(name: str, text: str, about: str = "") -> None:
+    title = html.escape(about or text)
     st.html(
-        f'<p class="qs-line qs-library"><span title="{full}"><b>{html.escape(convention.library)} '
-        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(summary)}</span></p>"
+        f'<p class="qs-line qs-library"><span title="{title}"><b>{html.escape(name)}</b> '
+        f"{html.escape(text)}</span></p>"
     )
 
 

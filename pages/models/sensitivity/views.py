@@ -30,6 +30,7 @@ from quantcore.layerwise import (
     Traits,
     WeightRow,
     check_size,
+    dtype_of,
     groups_of,
     minimum_of,
     picture,
@@ -144,14 +145,17 @@ def cell(found: SharedTable) -> None:
         hint = "This weight as it is stored, down to the bits"
         st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help=hint)
     name, said = messages.plain(row.name), messages.plain(row.cells[at].said)
-    st.markdown(f"**{name}** under `{found.table.schemes[at]}`: {said}.")
+    dtype = dtype_of(held.layout)
+    dtype_name = str(dtype).removeprefix("torch.")
+    computed = "" if scheme.in_dtype(dtype) is scheme else f", computed in {dtype_name}"
+    st.markdown(f"**{name}** under `{found.table.schemes[at]}`{computed}: {said}.")
     if row.cells[at].problem:
         return
     if row.elements > MAPPED:
         st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
         return
     key, read = f"{found.opened.key} {held.name}", lambda: held.read().numpy()
-    tensor = PageTensor(key, held.name, held.shape, read, stored=held.dtype)
+    tensor = PageTensor(key, held.name, held.shape, read, stored=held.dtype, dtype=dtype_name)
     of_values = cache.cached_small(tensor, "traits", lambda: traits(cache.values(tensor)))
     st.markdown(messages.plain(why(of_values, row, at)))
     maps = st.container(gap="xxsmall")

@@ -180,8 +180,9 @@ def subject_of(names: Sequence[str], among: Iterable[str], kind: str = "tensor")
         among: all weights of which the same could have been said, ``names`` included.
         kind: what these are called: ``gptq tensor``.
 
-    >>> subject_of(["a.0.w", "a.1.w", "a.2.w", "a.3.w"], ["a.0.w", "a.1.w", "a.2.w", "a.3.w", "b"], "gptq
-    tensor") "4 of 5 gptq tensors (all but 'b')"
+    >>> names = ["a.0.w", "a.1.w", "a.2.w", "a.3.w"]
+    >>> subject_of(names, [*names, "b"], "gptq tensor")
+    "4 of 5 gptq tensors (all but 'b')"
     """
     chosen = set(names)
     others = [name for name in among if name not in chosen]

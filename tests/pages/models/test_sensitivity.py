@@ -13,7 +13,7 @@ from app_page import change, said, script_of, the_app, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.sensitivity import run
+from pages.models.sensitivity import run, views
 from pages.serving import settings
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.layerwise import plan, sensitivity, trade_off, traits
@@ -143,6 +143,26 @@ def test_of_a_quantized_checkpoint_the_stored_values_are_the_original() -> None:
     stored = open_checkpoint(EXAMPLES["minilm-gptq"]).as_matrices().tensors
     error = [qc.report(qc.apply(stored[name].read(), qc.Scheme.parse("int8"))).sqnr_db for name in (QUERY, DENSE)]
     assert sorted(cells(at).values()) == sorted([f"{each:.1f}"] for each in error)
+
+
+def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[qc.Quantized] = []
+    draw = views.four_maps.draw
+
+    def kept(place: Any, tensor: Any, result: qc.Quantized, *more: Any) -> None:
+        drawn.append(result)
+        draw(place, tensor, result, *more)
+
+    monkeypatch.setattr(views.four_maps, "draw", kept)
+    scheme = qc.Scheme.parse("int8 per_channel(0) torchao")
+    at = opened(ck="example:minilm", sn_more=str(scheme), sn_tensor=QUERY, sn_scheme=str(scheme))
+    x = open_checkpoint(EXAMPLES["minilm"]).tensors[QUERY].read()
+    report, of_float32 = (qc.report(qc.apply(each, scheme)) for each in (x.bfloat16(), x))
+    assert qc.decibels(report.sqnr_db) != qc.decibels(of_float32.sqnr_db)
+    text = " ".join(said(at.markdown))
+    assert f"under `{scheme}`, computed in bfloat16: SQNR {qc.decibels(report.sqnr_db)}." in text
+    assert f"Clipped: {report.clipped:,} of" in text
+    assert qc.report(drawn[-1]) == report
 
 
 def test_a_click_leads_to_the_checkpoint() -> None:

@@ -17,6 +17,7 @@ X = torch.randn(48, 130, generator=GENERATOR)
 TENSORS = {
     "normal": X, "tiny": X[:, :128] * 1e-30, "huge": X[:, :128] * 3e37, "positive": X[:, :64].abs(), "zero": torch.zeros(8, 64),
     "3d": X[:15, :32].reshape(5, 3, 32), "vector": X.reshape(-1)[:1000], "one value": torch.full((16, 64), 0.1), "grid": torch.arange(64.0).reshape(2, 32),
+    "bfloat16": X[:, :128].bfloat16(), "float16": X[:, :128].half(),
 }  # fmt: skip
 TEXTS = (
     "int8 symmetric per_channel(0) percentile(99)", "uint4 asymmetric per_group(7)", "int4 textbook(overflow=wrap) given(0.1)",

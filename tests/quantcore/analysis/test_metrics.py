@@ -11,6 +11,7 @@ from parts import some
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import quantcore as qc
+from quantcore.analysis.blocks import clipped
 from quantcore.granularity.kinds import cells_of
 
 WRAP = qc.TEXTBOOK.changed(overflow="wrap")
@@ -241,6 +242,20 @@ def test_clipping_does_not_swallow_rounding():
     found = qc.report(qc.apply([1e30, 0.25, 0.75], qc.Scheme(range_setting=qc.Given(1.0))))
     assert found.rounding_sse == 0.125
     assert found.clipping_sse == found.sse > 1e59
+
+
+def test_clipped_in_half_precision_are_those_that_the_library_clamps():
+    """torchao rounds 1 / s and x / s in the dtype of x, so that other elements lie outside than in float32."""
+    for dtype in (torch.bfloat16, torch.float16):
+        x = torch.randn(64, 256, generator=torch.Generator().manual_seed(3)).to(dtype)
+        result = qc.apply(x, qc.Scheme.parse("int8 per_channel(0) torchao"))
+        before = (x * (1 / result.scale.to(dtype))).round()
+        outside = (before < -128) | (before > 127)
+        report = qc.report(result)
+        assert report.clipped == int(outside.sum()) > 0, dtype
+        assert report.clipping_sse == pytest.approx(float(result.error[outside].double().square().sum())), dtype
+        blocks = [clipped(result, (row, 0)) for row in range(len(x))]
+        assert blocks == outside.sum(1).tolist(), dtype
 
 
 def test_wrapped_codes_count_as_clipped():

@@ -137,6 +137,11 @@ class Claim:
     def of(self, what, side):
         return {"scale": side.stored, "scale before it is quantized": side.raw, "1/s": side.inverse}.get(what, side.zero_point)
 
+    def stake(self, choice):
+        values = [str(side.result.computed.rules.choices[choice]) for side in self.sides]
+        dtypes = set(values) <= {"float32", "float64", "bfloat16", "float16"}
+        return CHOICES[choice].at_stake + (f", {' against '.join(values)}" if dtypes else "")
+
     def stakes(self, what, said):
         one, other = self.sides
         if said is None:
@@ -157,15 +162,15 @@ class Claim:
             of_scales = [side.result.scales.params.scale for side in self.sides]
             assert not np.array_equal(*of_scales), self.text
         else:
-            chosen = [c for c in self.reason.choices if CHOICES[c].at_stake in said.split("; ")]
-            assert {CHOICES[c].at_stake for c in chosen} == set(said.split("; ")), self.text
+            chosen = [c for c in self.reason.choices if self.stake(c) in said.split("; ")]
+            assert {self.stake(c) for c in chosen} == set(said.split("; ")), self.text
             self.choices |= set(chosen)
             # the search depends on the choices, too; and whether both sides of the range are known, on the rule of the scale
             if isinstance(one.result.scheme.range_setting, qc.MinMse) or "widen_to_eps" in chosen:
                 return
             assert same(self.replayed(what, chosen), self.parameter_of(what, other)), self.text
             for fewer in itertools.chain.from_iterable(itertools.combinations(chosen, n) for n in range(len(chosen))):
-                if {CHOICES[c].at_stake for c in fewer} != set(said.split("; ")):
+                if {self.stake(c) for c in fewer} != set(said.split("; ")):
                     assert not same(self.replayed(what, fewer), self.parameter_of(what, other)), (self.text, fewer)
 
     def parameter_of(self, what, side):
@@ -222,7 +227,7 @@ class Claim:
             assert not self.parameters, self.text
             self.ties(lead, values)
         else:
-            assert set(lead.split("; ")) == {CHOICES[i].at_stake for i in ingredients}, self.text
+            assert set(lead.split("; ")) == {self.stake(i) for i in ingredients}, self.text
 
     def phrase(self, side, text):
         """The value that is rounded or converted, after every number of the phrase has been recomputed."""
@@ -380,7 +385,7 @@ def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, sche
 @for_each("pair", [("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")])
 def test_ties_of_one_library_or_of_both(pair, zero_point):
     """Products that are halves in float32, or next to them."""
-    x, seen = (f32(0.3) * (np.arange(-12, 24) + f32(0.5)))[None], set()
+    x, seen = (f32(0.3) * (np.arange(-12, 24, dtype=f32) + f32(0.5)))[None], set()
     for names in (pair, pair[::-1]):
         scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) given(0.3, zero_point={zero_point})")
         found = qc.compare(x, scheme, *(CONVENTIONS[n] for n in names))

@@ -2,6 +2,10 @@
 
 import half_cases as half
 import pytest
+import torch
+from places import ROOT
+
+import quantcore as qc
 
 # not yet as recorded: (library, variant, dtype)
 OPEN = {("bitsandbytes", "4bit", "bfloat16"), ("onnxruntime", "tool", "float64")}
@@ -33,3 +37,71 @@ def test_what_is_open_is_still_open(outcomes):
     equal = {kind_of(case) for case, _ in outcomes}
     equal -= {kind_of(case) for case, found in outcomes if any(found.values())}
     assert not equal & OPEN
+
+
+HALF_DTYPES = ("bfloat16", "float16", "float64")
+HEADING = "| convention | bfloat16 | float16 | float64 |"
+
+
+def cell(convention, dtype, found):
+    """What a convention does with x of a dtype, where that equals the records."""
+    if not found:
+        return "not recorded"
+    if dtype in dict(convention.refused_dtypes):
+        return "refused"
+    own, names = convention.in_dtype(dtype).at(qc.PerChannel(0)), []
+    names += ["scales"] * (dtype in (own.scale.scale_precision, own.scale.scale_dtype))
+    names += ["codes"] * (own.coding.coding_dtype == dtype)
+    names += ["values"] * (dtype in (own.decoding.decoding_dtype, own.decoding.value_dtype))
+    if not names:
+        return "computes in float32"
+    differs = any(wrong for case, all_of_it in found if kind_of(case) in OPEN for wrong in all_of_it.values())
+    part = "" if len(names) == 3 else f": {' and '.join(names)}"
+    return f"exact{part}" + ", but for subnormal values" * differs
+
+
+def table(outcomes):
+    """The table of the README: a line per convention."""
+    rows = {}
+    for case, found in outcomes:
+        scheme = half.scheme_of(case)
+        if (case["library"], case["variant"]) != ("onnxruntime", "tool"):  # of the same convention
+            rows.setdefault(scheme.convention.name, {}).setdefault(case["dtype"], []).append((case, found))
+    lines = {}
+    for name in qc.CONVENTIONS:
+        if name in rows:
+            cells = [cell(qc.CONVENTIONS[name], dtype, rows[name].get(dtype)) for dtype in HALF_DTYPES]
+            lines.setdefault(tuple(cells), []).append(f"`{name}`")
+    return [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in lines.items()]
+
+
+def test_the_table_of_the_readme_is_true(outcomes):
+    text = (ROOT / "README.md").read_text().partition(HEADING)[2].split("\n\n")[0].splitlines()[2:]
+    assert text == table(outcomes), "\n".join(table(outcomes))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_errors_are_of_the_values_that_the_library_returns(dtype):
+    """In the memory of one region: x is not copied to float32 for them."""
+    x = (torch.randn(64, 96, generator=torch.Generator().manual_seed(0)) * 0.05).to(dtype)
+    for text in ("int4 per_channel(0) torchao", "uint4 asymmetric per_group(32) quanto.affine", "int8 textbook"):
+        scheme = qc.Scheme.parse(text)
+        result = qc.apply(x, scheme)
+        report, quick = qc.report(result), qc.errors_of(x, scheme)
+        assert result.given.data_ptr() == x.data_ptr()
+        assert "x" not in vars(result)
+        error = (x.double() - result.dequantized.double()).square()
+        assert report.mse == pytest.approx(float(error.mean()), rel=1e-6)
+        assert quick.mse == pytest.approx(report.mse, rel=1e-6)
+        assert report.clipped == quick.clipped
+        assert torch.equal(result.dequantized, result.dequantized.to(result.value_dtype).float())
+        assert result.value_dtype == (torch.float32 if "textbook" in text else dtype)
+        assert torch.equal(result.x, x.float())
+
+
+def test_float32_is_as_before():
+    """No choice of a dtype applies to float32."""
+    for convention in qc.CONVENTIONS.values():
+        assert convention.in_dtype("float32").choices == convention.choices
+        scheme = qc.Scheme(convention=convention)
+        assert scheme.in_dtype(torch.float32) is scheme

@@ -68,6 +68,50 @@ def test_each_number_is_that_of_the_report(whole):
             assert 8 * cell.num_bytes / x.numel() == qc.bits_per_element(scheme_of(text), tuple(x.shape))
 
 
+HALF = [
+    "int8 per_channel(0) torchao", "uint4 asymmetric per_group(32) torchao", "int4 per_group(32) compressed_tensors", "int8 per_channel(0) quanto",
+    "quanto.qint4_g128", "torchao.int4_g32", "bitsandbytes.nf4", "compressed_tensors.nvfp4", "int4 per_channel(0)",
+]  # fmt: skip
+
+
+@for_each("whole", [measure.WHOLE, 1024])
+@for_each("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_measured_as_libraries_quantize_it(dtype, whole, tmp_path, monkeypatch):
+    """Not as float32, in which every library but hqq, ggml and the textbook gives other codes."""
+    monkeypatch.setattr(measure, "WHOLE", whole)
+    x = 0.02 * torch.randn(96, 128, generator=torch.Generator().manual_seed(6))
+    x = (x * torch.linspace(0.3, 3, 96)[:, None]).to(dtype)
+    checkpoint, differ = saved(tmp_path, {"w": x}), set()
+    for text, cell in zip(HALF, finished(checkpoint, HALF).rows["w"].cells, strict=True):
+        if cell.problem.startswith("needs all elements at once"):
+            continue
+        same(cell, x, scheme_of(text))
+        bits = qc.bits_per_element(scheme_of(text).in_dtype(dtype), tuple(x.shape))
+        assert 8 * cell.num_bytes / x.numel() == bits, text
+        differ |= {text} if cell.sse != qc.report(qc.apply(x.float(), scheme_of(text))).sse else set()
+    assert {*HALF[:4]} <= differ
+
+
+def test_a_library_that_refuses_the_dtype_is_one_sentence(tmp_path):
+    """Estimates and the rest of the table go on."""
+    x = torch.randn(640, 64, generator=torch.Generator().manual_seed(7)).to(torch.float16)
+    checkpoint, texts = saved(tmp_path, {"w": x}), ["torchao.mxfp4", "int8 per_channel(0) torchao"]
+    with pytest.raises(qc.QuantError) as refused:
+        qc.apply(x, scheme_of(texts[0]))
+    *_, last = qc.sensitivity(checkpoint, texts, sample=True)
+    for row in (last.table.rows["w"], last.table.estimates["w"], layerwise.outline(checkpoint, texts).rows["w"]):
+        assert [cell.problem for cell in row.cells] == [str(refused.value), ""]
+
+
+def test_estimates_of_half_precision(tmp_path):
+    """From rows quantized in the weight's dtype; with few rows drawn, all that is drawn at random is alike."""
+    row = 0.02 * torch.randn(1, 64, generator=torch.Generator().manual_seed(8))
+    x, text = row.repeat(640, 1).to(torch.bfloat16), "int8 per_channel(0) torchao"
+    *_, last = qc.sensitivity(saved(tmp_path, {"w": x}), [text], sample=True)
+    (cell,), report = last.table.estimates["w"].cells, qc.report(qc.apply(x, scheme_of(text)))
+    assert (cell.sqnr_low, cell.sqnr_high) == pytest.approx((report.sqnr_db, report.sqnr_db), abs=1e-5)
+
+
 BOXED = [
     "int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_tensor", "uint8 asymmetric per_channel(1)", "int4 per_block([3,16])", "int8 given(0.01)",
     "int4 per_flat_group(96)", "int4 per_channel(0) percentile(99)", str(qc.PRESETS["bitsandbytes.nf4"]), str(qc.PRESETS["microxcaling.mxfp4"]),

@@ -56,7 +56,7 @@ from quantcore.matching.hypotheses.search_space import (
 from quantcore.matching.reasons import explain
 from quantcore.matching.search import _likeliest, _Search, known_mistakes
 from quantcore.mistakes import CASES, codes_of_values, compare, program_of
-from quantcore.qparams import QParams
+from quantcore.qparams import QParams, parameters
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
 # Words that must be said about each mistake, in the corruption or in the explanations
@@ -485,6 +485,22 @@ def test_arithmetic_with_mistakes():
     used = program_of(qc.TEXTBOOK.coding, ("scale_float16",)).write("s", {"s": scale})
     assert used.tolist() == np.float16([0.1, 0.3]).tolist()
     assert program_of(qc.TEXTBOOK.coding).write("s", {"s": scale}) is scale
+
+
+@for_each("dtype", ["bfloat16", "float16"])
+@for_each(
+    "text", ["int8 torchao", "uint8 asymmetric torchao", "int4 compressed_tensors", "int8 torch.fake_quantize"]
+)
+def test_codes_in_half_precision_are_those_of_another_convention(text, dtype):
+    """What a library computes in the dtype of x is one more convention for the arithmetic of the search."""
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)).to(getattr(torch, dtype))
+    scheme, values = qc.Scheme.parse(f"{text} per_channel(0)"), x.float()
+    rules = scheme.in_dtype(x.dtype).rules
+    low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
+    found, program = parameters(low, high, scheme.symmetric, scheme.format, rules), program_of(rules.coding)
+    unclamped = program.write("v", {"x": values, **of_blocks(program, found)}, torch.empty_like(values))
+    codes = codes_of_values(unclamped, rules.coding, (), scheme.format)
+    assert torch.equal(codes.to(torch.int32), qc.apply(x, scheme).codes.to(torch.int32))
 
 
 def test_one_code_that_differs_where_scale_and_zero_point_are_of_the_tensor():

@@ -319,7 +319,7 @@ def test_the_inverse_of_a_symmetric_range_is_that_of_its_scale():
 @for_each("width", [0.0, 0.00005, 0.0002, 0.3, 15.0])
 @for_each("scheme", ["uint4 asymmetric hqq", "int4 asymmetric textbook(asymmetric_scale=inverse_range,kernel=D)"])
 def test_the_lines_of_hqq_s_ranges_of_every_width(width, scheme):
-    t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5), qc.Scheme.parse(scheme)), 1)
+    t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5, dtype=f32), qc.Scheme.parse(scheme)), 1)
     with np.errstate(all="ignore"):
         assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()
 

@@ -162,6 +162,7 @@ def test_presets_come_to_what_they_say(scheme, part):
                 "inf",
                 "nan",
                 "search",
+                "adjusted by",
                 " elements",
             )
             if (
@@ -336,3 +337,27 @@ def test_the_rounding_of_a_random_rule_is_read_from_the_code(scheme, kernel):
         assert (t.shifted, t.overflow) == (t.code, None) or not -8 <= t.shifted <= 7
         ways.add(t.rounded > value)
     assert ways == {False, True}
+
+
+DTYPES = (
+    "coding_dtype=float16,decoding_dtype=bfloat16",
+    "decoding_dtype=float16,value_dtype=bfloat16",
+    "value_dtype=float16",
+)
+
+
+@for_each("dtypes", DTYPES)
+@for_each("fmt", ["nf4", "e4m3fn", "int4", "uint8 asymmetric"])
+def test_roundings_to_a_narrow_dtype_are_those_of_the_result(fmt, dtypes):
+    result = qc.apply(sample((4, 16)), qc.Scheme.parse(f"{fmt} per_group(8) textbook({dtypes})"))
+    x_hat, roundings = result.dequantized, 0
+    for index in np.ndindex(4, 16):
+        t = qc.trace(result, index)
+        assert (t.code, t.dequantized) == (int(result.codes[index]), float(x_hat[index]))
+        for step in t.steps():
+            told = re.search(r"(\S+) → (\S+) in (b?float16)$", step.formula)
+            if told and step.name != "1/s":
+                narrow = torch.tensor(read(told[1])).to(getattr(torch, told[3])).item()
+                assert narrow == read(told[2]) == read(step.value) != read(told[1])
+                roundings += 1
+    assert roundings > 20
