@@ -139,12 +139,12 @@ def _fit() -> tuple[int, str]:
 
 
 def _scales() -> str:
-    """Draw the scheme that quantizes the scales; return its text, empty if scales stay float32."""
+    """Draw the scheme that quantizes the scales; return its text, empty if nothing does."""
     return str(
         st.text_input(
             "Scales stored as",
             DEFAULTS["scales"],
-            placeholder="float32",
+            placeholder="as computed",
             key="scales",
             bind="query-params",
             max_chars=300,

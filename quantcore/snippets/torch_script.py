@@ -18,7 +18,7 @@ from quantcore.range_setting import MIN_MAX, Fixed, MinMax, Percentile
 from quantcore.scheme import Scheme
 from quantcore.snippets.blocks import low_high, spread_source
 from quantcore.snippets.script import render
-from quantcore.tensors import Array, array_source
+from quantcore.tensors import HALF, Array, array_source
 
 _CODES = """
 {% if zero_scales %}
@@ -235,8 +235,12 @@ def _check_supported(result: Quantized) -> None:
         what = "uses codes chosen by its search"
     elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
         what = "computes codes with scales that differ from the stored ones"
+    elif result.params.coded_zero is not None:
+        what = "computes codes with zero points that differ from the stored ones"
     elif result.dequantizer.name or convention.zero_point.is_min or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
+    elif result.params.zero_point.is_floating_point() and result.computed.rules.decoding.decoding_dtype in HALF:
+        what = "dequantizes in half precision with a zero point that is a float"
     else:
         return
     raise QuantError(f"{convention.name} {what}, which the torch script can't do; use the quantcore script.")

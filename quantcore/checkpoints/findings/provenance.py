@@ -194,14 +194,14 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
 
 
 def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
-    def of_mean(divisor: float) -> float:
-        """How far a divisor is from the mean, in which rounding errors cancel unless libraries round alike."""
+    def nearness(divisor: float) -> float:
+        """To the mean ratio, in which rounding errors cancel unless all are alike."""
         return -abs(divisor - seen.ratios / seen.compared)
 
-    divisor, own = max(seen.exact, key=lambda key: (seen.exact[key], of_mean(key[0])))
+    divisor, own = max(seen.exact, key=lambda key: (seen.exact[key], nearness(key[0])))
     share = seen.exact[divisor, own] / seen.compared
     if share < MOST:  # the original is not what was quantized, or another rule for scales
-        divisor = max(seen.divided, key=of_mean)
+        divisor = max(seen.divided, key=nearness)
         share = seen.divided[divisor] / seen.compared
     facts: Facts = {"divisor": divisor, "share": share, "tried": ", ".join(f"{d:g}" for d in seen.divided)}
     if share >= MOST:

@@ -60,6 +60,11 @@ RECORDS = (
                 *own_dtype("scale_dtype", "zero_point_dtype", "decoding_dtype", "value_dtype"),
                 *own_dtype("decoding_dtype", "value_dtype", dtypes=("float64",)),
             ),
+            "limits": (
+                # with its default, round_zero for 4 bits
+                Limit("bits", (4,), "rounds the first zero point only for 4 bits"),
+                *(limit for limit in _HQQ["limits"] if limit.of != "bits"),
+            ),
             "sources": (*_HQQ["sources"], ("scale_dtype", "hqq/core/quantize.py:210-231, to_inplace")),
         },
     ),

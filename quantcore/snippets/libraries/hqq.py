@@ -32,9 +32,18 @@ scale, zero_point = layer.meta["scale"], layer.meta["zero"]
 
 
 def linear(result: Quantized) -> Recipe:
-    """Write HQQLinear, whose codes are optimized with the zero point."""
+    """Write HQQLinear, whose codes are optimized with the zero point.
+
+    Raises:
+        QuantError: the group size is not a multiple of 8.
+    """
     granularity = result.scheme.granularity
     group_size = granularity.size if isinstance(granularity, PerGroup) else None
+    if group_size is not None and group_size % 8:
+        raise QuantError(
+            f"BaseQuantizeConfig of hqq requires a group size that is a multiple of 8, not {group_size}; choose "
+            "one, such as 64."
+        )
     return Recipe(write(_LINEAR, result, group_size=group_size))
 
 

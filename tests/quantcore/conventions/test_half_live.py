@@ -246,6 +246,41 @@ def test_hqq(dtype, round_zero):
     check(ours(x, f"uint4 asymmetric per_channel(0) {name}"), meta["scale"], codes, None, meta["zero"])
 
 
+@for_each("dtype", [torch.float32, *HALF])
+def test_hqq_linear(dtype):
+    """Also in float32. Codes are computed with the zero point before it is cast to the dtype of x."""
+    hqq = pytest.importorskip("hqq.core.quantize")
+    x = rows(dtype)[:2000].view(-1, 8)
+    linear = torch.nn.Linear(8, len(x), bias=False, dtype=dtype)
+    linear.weight.data = x.clone()
+    config = hqq.BaseQuantizeConfig(nbits=4, group_size=8, axis=1)
+    layer = hqq.HQQLinear(linear, config, compute_dtype=dtype, device="cpu")
+    codes = hqq.Quantizer.unpack[layer.meta["packing"]](layer.W_q)
+    result = ours(x, "uint4 asymmetric per_group(8) half_quadratic hqq.linear")
+    check(result, layer.meta["scale"], codes, layer.dequantize(), layer.meta["zero"])
+    if dtype != torch.float32:
+        with pytest.raises(qc.QuantError, match="zero points that differ from the stored ones"):
+            qc.snippets.torch_script("x = None", result)
+
+
+@for_each("dtype", [torch.float32, *HALF])
+@for_each("symmetric", [True, False])
+def test_torch_decomposed(dtype, symmetric):
+    """Also in float32."""
+    from torch.ao.quantization import PerChannelMinMaxObserver
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 -- defines the operators
+
+    x = rows(dtype)
+    scheme = torch.per_channel_symmetric if symmetric else torch.per_channel_affine
+    observer = PerChannelMinMaxObserver(ch_axis=0, dtype=torch.qint8, qscheme=scheme)
+    observer(x)
+    operators, (scale, z) = torch.ops.quantized_decomposed, observer.calculate_qparams()
+    codes = operators.quantize_per_channel(x, scale, z, 0, -128, 127, torch.int8)
+    value = operators.dequantize_per_channel(codes, scale, z, 0, -128, 127, torch.int8, out_dtype=dtype)
+    text = f"int8 {'symmetric' if symmetric else 'asymmetric'} per_channel(0) torch.quantized_decomposed"
+    check(ours(x, text), scale, codes, value, z)
+
+
 @for_each("dtype", HALF)
 @for_each("kind", ["nf4", "fp4"])
 def test_bitsandbytes(dtype, kind):
