@@ -32,6 +32,12 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     ),
     ("error", "sqnr"),
     finite=True,
+    impossible={
+        "float zero_point": "libraries compute these in float32, or their codes have few bits",
+        "min": "libraries that store minima compute in float32",
+        "float": "values of a few bits lose little by it",
+        "codebook": "libraries compute indices into a table in float32",
+    },
 )
 def half_precision(context: Context) -> Iterator[Finding]:
     """Find what computing in half precision costs: the scheme computed in float32 is better."""

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from claims import CLAIMS, check
 from grid import for_each
 from parts import in_parts
@@ -85,13 +86,15 @@ PLANTED = {
     "constant_block": [("constant row", "int8 per_channel(0)"), ("constant row", HQQ), ("constant row", MIN),
                        ("constant row", "e2m1 per_channel(0)"), ("constant row", "nf4 per_channel(0)")],
     "spare_bits": [("two numbers", "int8"), ("two numbers", HQQ), ("two numbers", MIN), ("two numbers", "e4m3fn"), ("two numbers", "nf4")],
+    "half_precision": [(torch.from_numpy(NORMAL).bfloat16(), "int8 per_channel(0) torchao")],
     "ties": [("quarters", "int8 given(0.5)"), ("quarters", HQQ), ("quarters", MIN), ("quarters", "e2m1 given(1)"), ("quarters", f"{GRID} given(0.5)")],
 }  # fmt: skip
 
 
 def findings(name, scheme):
     x = TENSORS[name] if isinstance(name, str) else name
-    result = qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme))
+    x = x if isinstance(x, torch.Tensor) else np.asarray(x, np.float32)
+    result = qc.apply(x, qc.Scheme.parse(scheme))
     found = qc.diagnose(result)
     for finding in found:
         check(result, finding)

@@ -129,7 +129,7 @@ PLANTED = {
     "better_scheme": lambda s: (plain(s), "int4 fixed(-60, 60)"),
     "scale_out_of_range": lambda s: (plain(s) * np.float32(1e-4), "int4 scales(e4m3fn given(1))"),
     "half_precision": lambda s: "too few elements to tell" if fewer(s, 100) else
-        (torch.from_numpy(plain(s)).bfloat16(), "int8 torchao"),
+        (torch.from_numpy(np.random.default_rng(1).uniform(-1.7, 1.7, s)).bfloat16(), "int8 quanto"),
     "ties": lambda s: (2 * np.floor(2 * plain(s)) + np.float32(0.5), "int8 given(1)"),
 }  # fmt: skip
 
