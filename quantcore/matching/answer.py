@@ -26,7 +26,7 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
     """
     made, differing = rules_of(candidate, rank), candidate.differing
     if computed_in(candidate):  # libraries that agree in float32 differ in half precision
-        made = f"{joined(_libraries(candidate), 'or')} {made}"
+        made = f"{joined(_libraries(candidate), 'or')} {made}{_rounded(candidate)}"
     wrong = [*candidate.corruption.told, *(sentence(note) for note in candidate.notes)]
     if not differing:
         if not wrong:
@@ -56,12 +56,16 @@ def computed_in(candidate: Candidate) -> str:
         return ""
     of_scales, of_codes = precisions(candidate.scheme, candidate.dtype)
     same = of_scales == of_codes or candidate.scheme.range_setting.gives_parameters
-    told = f"computed in {of_codes}" if same else f"scales computed in {of_scales}, codes in {of_codes}"
+    return f"computed in {of_codes}" if same else f"scales computed in {of_scales}, codes in {of_codes}"
+
+
+def _rounded(candidate: Candidate) -> str:
+    """Return how many values of x were rounded to be given to the library; empty if none were."""
     if not candidate.converted:
-        return told
+        return ""
     name = str(candidate.dtype).removeprefix("torch.")
     were = "was" if candidate.converted == 1 else "were"
-    return f"{told}, after {count(candidate.converted, 'value')} of x {were} rounded to {name}"
+    return f", after {count(candidate.converted, 'value')} of x {were} rounded to {name}"
 
 
 def _libraries(candidate: Candidate) -> list[str]:
