@@ -44,6 +44,7 @@ class Provenance:
     dead: int = 0
     compared: int = 0
     ratios: float = 0.0
+    in_bfloat16: bool = True
     symmetric: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +55,8 @@ class Provenance:
             self.layout.element.signed and (zero_point is None or not bool(zero_point.any()))
         )
         self.divided = dict.fromkeys((float(self.top), self.top + 0.5, self.top + 1.0), 0)
+        # how many scales are these quotients in the original's dtype, or in float32, rounded to the scales'
+        self.exact = {(divisor, own): 0 for divisor in self.divided for own in (True, False)}
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
@@ -93,6 +96,8 @@ class Provenance:
             ratio = largest / self.top
         else:
             ratio = (high - low) / ((1 << self.layout.element.bits) - 1)
+        rounded = parameters.scale.to(torch.bfloat16).to(torch.float32)  # torchao stores them as float32
+        self.in_bfloat16 = self.in_bfloat16 and torch.equal(rounded, parameters.scale)
         self.dead += int(((parameters.scale == 0) & known).sum())
         # whether a scale times the ratio is the same scale in its dtype
         stored = TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
@@ -100,14 +105,18 @@ class Provenance:
         same = (again - parameters.scale).abs() <= parameters.scale.abs() * TOLERANCE["F32"]
         self.same += int((same & known).sum())
         if box.source is not None:
-            self.compare(box.original, box.rows, rounding_of(box.source.layout.dtype))
+            dtype = box.source.layout.dtype
+            self.compare(box.original, box.rows, rounding_of(dtype), dtype)
 
-    def compare(self, original: Tensor, rows: slice, rounding: float) -> None:
+    def compare(
+        self, original: Tensor, rows: slice, rounding: float, dtype: torch.dtype = torch.float32
+    ) -> None:
         """Compare the scales of some rows with the weight before it was quantized.
 
         Args:
             rounding: the relative rounding error of the original, which may be less precise than what was
                 quantized.
+            dtype: of the original.
         """
         if not self.symmetric:
             return
@@ -116,12 +125,16 @@ class Provenance:
         low, high = _extremes(original, self.layout.blocks.block[-1])
         largest = torch.maximum(-low, high)
         known = (largest > 0) & (scale.abs() > 0)
-        ratio = (largest / scale.abs())[known]
+        largest, scale = largest[known], scale.expand(largest.shape)[known].abs()
+        ratio, stored = largest / scale, TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
         tolerance = 2 * (TOLERANCE.get(self.layout.fields[SCALE].piece.dtype, 2.0**-11) + rounding)
         self.compared += ratio.numel()
         self.ratios += float(ratio.sum(dtype=torch.float64))
         for divisor in self.divided:
             self.divided[divisor] += int(((ratio - divisor).abs() <= divisor * tolerance).sum())
+            for own in (True, False):
+                computed = (largest / divisor).to(dtype if own and dtype.is_floating_point else torch.float32)
+                self.exact[divisor, own] += int((computed.to(stored) == scale).sum())
 
     def found(self) -> Iterator[CheckpointFinding]:
         """Yield findings on how the scales and codes were computed."""
@@ -152,6 +165,8 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     rule = f"divisor {top}" if seen.symmetric else f"{(1 << layout.element.bits) - 1} steps"
     share = seen.same / seen.groups
     facts: Facts = {"same": share, "groups": seen.groups, "rule": rule}
+    # a scale rounded to bfloat16, or a quotient, is off by half a code at the ends
+    coarse = seen.in_bfloat16 and layout.element.bits == 8
     again = "dequantizing and quantizing again (min-max, {rule}, rounding to nearest)"
     if share >= MOST:
         words = (
@@ -163,26 +178,31 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     elif seen.symmetric and seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
         words = (
             "{reaches} code {lowest} or {highest} in {share:%} of {its} {groups:group}: {its} scales are max "
-            "|w| divided by {half} or {whole}, or smaller ones that clip."
+            f"|w| divided by {'{highest} and rounded to bfloat16, by ' * coarse}{{half}} or {{whole}}, or "
+            "smaller ones that clip."
         )
         reached = (seen.lowest + seen.highest) / seen.groups
         ends: Facts = {"lowest": -top - 1, "highest": top, "half": top + 0.5, "whole": top + 1}
         yield note(layout, "scale_divisor", words, share=reached, groups=seen.groups, **ends)
     else:
-        # quanto divides in the weight's own dtype, which moves large codes by one
-        half = "BF16" if layout.fields[SCALE].piece.dtype == "BF16" and layout.element.bits == 8 else ""
         words = (
             f"{{does}} not stay the same after {again}: {{same:%}} of {{its}} {{groups:group}} keep their "
-            f"scale. GPTQ, AWQ, a scale search{', arithmetic in bfloat16' * bool(half)} or another rule for "
+            f"scale. GPTQ, AWQ, a scale search{', arithmetic in bfloat16' * coarse} or another rule for "
             "scales leaves such codes."
         )
         yield note(layout, "requantizing_changes", words, **facts)
 
 
 def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
-    # rounding errors cancel in the mean, which separates 127 from 127.5 where a single group can't
-    divisor = min(seen.divided, key=lambda d: abs(d - seen.ratios / seen.compared))
-    share = seen.divided[divisor] / seen.compared
+    def nearness(divisor: float) -> float:
+        """To the mean ratio, in which rounding errors cancel unless all are alike."""
+        return -abs(divisor - seen.ratios / seen.compared)
+
+    divisor, own = max(seen.exact, key=lambda key: (seen.exact[key], nearness(key[0])))
+    share = seen.exact[divisor, own] / seen.compared
+    if share < MOST:  # the original is not what was quantized, or another rule for scales
+        divisor = max(seen.divided, key=nearness)
+        share = seen.divided[divisor] / seen.compared
     facts: Facts = {"divisor": divisor, "share": share, "tried": ", ".join(f"{d:g}" for d in seen.divided)}
     if share >= MOST:
         words = "{has} scales equal to the original's max |w| / {divisor} in {share:%} of {its} groups."

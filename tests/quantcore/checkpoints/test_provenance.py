@@ -123,6 +123,40 @@ def test_what_scales_were_divided_by(divisor, kind, tmp_path):
     assert (share == 1.0) is (divisor != 6)
 
 
+@for_each("stored", [torch.bfloat16, torch.float32])
+@for_each("divisor", [127.0, 127.5, 128.0])
+def test_a_divisor_is_tried_in_the_dtype_of_the_original(divisor, stored, tmp_path):
+    """Largest values that are all rounded the same way when divided; torchao stores the quotients as float32."""
+    x = weight().bfloat16()
+    x[:, 0] = torch.linspace(129, 150, ROWS).round() * 2.0**-8  # only above 191 do 127 and 127.5 differ
+    x[::4, 0] = 240 * 2.0**-8
+    s = (x.float().abs().amax(1, keepdim=True) / divisor).to(stored)
+    rounded = (x.abs().amax(1, keepdim=True) / divisor).bfloat16()
+    q = (x.float() / rounded.float()).round().clamp(-128, 127).to(torch.int8)
+    for dtype, scale in ((torch.bfloat16, rounded.to(stored)), (torch.float32, s)):
+        name = f"{dtype} {stored}"
+        tensors = {f"{M}.weight": q, f"{M}.weight_scale": scale}
+        layout = open_checkpoint(save(tmp_path / name, tensors, WRITERS["ct_int8"][1])).tensors[W].layout
+        seen = Provenance(layout)
+        seen.add(Box(layout, slice(0, ROWS)))
+        seen.compare(x.float(), slice(0, ROWS), 2.0**-8, dtype)
+        *_, found = seen.found()
+        assert (found.facts["divisor"], found.facts["share"]) == (divisor, 1.0), name
+
+
+def test_a_rounded_scale_explains_the_lowest_code(tmp_path):
+    """Codes of -128 do not rule out 127 if scales are in bfloat16, whatever dtype stores them."""
+    x = weight()
+    for stored, said in ((torch.bfloat16, True), (torch.float32, True), (None, False)):
+        s = x.abs().amax(1, keepdim=True) / 127.5
+        s = s if stored is None else s.bfloat16().to(stored)
+        q = (x / s.float()).round().clamp(-128, 127).to(torch.int8)
+        q[:, 0] = -128
+        found = list(seen_of(tmp_path / str(stored), {f"{M}.weight": q, f"{M}.weight_scale": s}, "ct_int8").found())
+        assert [f.kind for f in found] == ["scale_divisor"]
+        assert ("by 127 and rounded to bfloat16, by 127.5 or 128" in found[0].sentence) is said, stored
+
+
 def test_groups_that_are_not_compared(tmp_path):
     """Those of an original of 0, or a scale of 0; a less precise original widens the tolerance."""
     x = weight()
