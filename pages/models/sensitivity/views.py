@@ -144,10 +144,11 @@ def cell(found: SharedTable) -> None:
         st.subheader("Why this one", anchor=False)
         hint = "This weight as it is stored, down to the bits"
         st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help=hint)
-    name, said = messages.plain(row.name), messages.plain(row.cells[at].said)
+    name, said = messages.plain(row.name), messages.plain(row.cells[at].said.removesuffix("."))
     dtype = dtype_of(held.layout)
     dtype_name = str(dtype).removeprefix("torch.")
-    computed = "" if scheme.in_dtype(dtype) is scheme else f", computed in {dtype_name}"
+    is_own = not row.cells[at].problem and scheme.in_dtype(dtype) is not scheme
+    computed = f", computed in {dtype_name}" if is_own else ""
     st.markdown(f"**{name}** under `{found.table.schemes[at]}`{computed}: {said}.")
     if row.cells[at].problem:
         return

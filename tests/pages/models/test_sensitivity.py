@@ -163,6 +163,11 @@ def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytes
     assert f"under `{scheme}`, computed in bfloat16: SQNR {qc.decibels(report.sqnr_db)}." in text
     assert f"Clipped: {report.clipped:,} of" in text
     assert qc.report(drawn[-1]) == report
+    refused = qc.Scheme.parse("int8 per_tensor torch.quantize_per_tensor")
+    at = opened(ck="example:minilm", sn_more=str(refused), sn_tensor=QUERY, sn_scheme=str(refused))
+    with pytest.raises(qc.QuantError) as reason:
+        qc.apply(x.bfloat16(), refused)
+    assert f"**{QUERY}** under `{refused}`: {reason.value}" in said(at.markdown)
 
 
 def test_a_click_leads_to_the_checkpoint() -> None:

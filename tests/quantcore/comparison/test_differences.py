@@ -539,6 +539,9 @@ def schemes():
     """Every preset, and every library with formats, symmetries and range settings that it supports."""
     # sentences do not describe searches; see test_kquants.py
     found = {n: s for n, s in qc.PRESETS.items() if not isinstance(s.range_setting, Search)}
+    for text, scheme in found.items():
+        if scheme.range_setting.moves_zero_point:  # by a search, too: what is before it
+            found[text] = replace(scheme, range_setting=qc.MinMax())
     for name, record in CONVENTIONS.items():
         own = {g for g, _, _ in record.variants}
         formats = ["int8"] if "int" in record.formats else []
