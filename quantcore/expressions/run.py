@@ -97,7 +97,8 @@ def _named(name: str, place: str) -> _Step:
         if not isinstance(number, Tensor) or number.is_floating_point():
             return number
         if out is None:
-            return number.to(torch.int32) if number.itemsize < 4 else number
+            small = number.itemsize < 4 and number.dtype != torch.bool  # a test stays one
+            return number.to(torch.int32) if small else number
         memory = like(out, place, out.dtype) if place else out
         return memory.copy_(number)
 
