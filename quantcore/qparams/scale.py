@@ -27,8 +27,8 @@ class QParams:
     convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
     themselves, None if they were not. ``center``: the mean that was subtracted, one number, None if none was.
     ``coded``: the scale that codes are computed with, if it is neither the stored one nor `raw`; ``coded_zero``:
-    the zero point, if it is not the stored one. After a search, until the codes are written: ``searched``, its codes in the shape of x, and ``weights``, the sum of the weights
-    in each block.
+    the zero point, if it is not the stored one. After a search, until the codes are written: ``searched``, its
+    codes in the shape of x, and ``weights``, the sum of the weights in each block.
     """
 
     scale: Tensor

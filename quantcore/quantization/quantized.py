@@ -23,8 +23,8 @@ from quantcore.scheme import Scheme, accepted, check_supported, with_importance
 class Quantized:
     """A tensor, its scheme and the quantized result.
 
-    ``given``: x, in its own dtype if that is of 16 bits; `x` are its numbers; ``codes``: of x's shape, in the smallest dtype of int8, uint8, int16, int32 that holds
-    them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
+    ``given``: x, in its own dtype if that is of 16 bits; `x` are its numbers. ``codes``: of x's shape, in the
+    smallest dtype of int8, uint8, int16, int32 that holds them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
     is what they dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the
     elements' weights, if the range setting uses them. ``warnings``: sentences on likely mistakes.
 
@@ -103,13 +103,13 @@ class Quantized:
     def dequantized(self) -> Tensor:
         """x̂ = (codes - zero_point) * scale, or value * scale for float formats; recomputed at each access.
 
-        float32 numbers, each of which `value_dtype` can represent.
+        Numbers that `value_dtype` can represent, in float32, or in float64 where the library computes in it.
         """
         return dequantize_with(self.codes, self.params, self.computed, self.blocks)
 
     @property
     def error(self) -> Tensor:
-        """x - x̂, computed in float32; recomputed at each access."""
+        """x - x̂, float32, or float64 where `x` and `dequantized` are; recomputed at each access."""
         x_hat = self.dequantized
         return torch.sub(self.given, x_hat, out=x_hat)
 

@@ -49,7 +49,7 @@ codes = ({{ wrapped }}).to({{ fmt.dtype }})
 codes = {{ values }}.clamp(qmin, qmax).to({{ fmt.dtype }})
 {% endif %}
 """
-_CAST_LIMIT = 1 << 62  # quotients near the limit need the clamp of `quantize.wrap` before the cast
+_CAST_LIMIT = 1 << 62  # quotients near the limit need the clamp of `expressions.wrap` before the cast
 _ARITHMETIC = '''
 qmin, qmax = {{ fmt.qmin }}, {{ fmt.qmax }}
 
