@@ -1,4 +1,4 @@
-"""The command line: ``python -m quantcore check PATH``, ``compare A B``, ``sensitivity PATH``."""
+"""The command line ``python -m quantcore``: `check`, `list`, `inspect`, `compare` and `sensitivity`."""
 
 import argparse
 import json
@@ -13,7 +13,20 @@ from typing import Any
 import torch
 
 from quantcore.analysis import decibels
-from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_checkpoint
+from quantcore.checkpoints import (
+    Checkpoint,
+    CheckpointFinding,
+    NotFound,
+    Totals,
+    element_of,
+    element_text,
+    facts,
+    listing,
+    open_checkpoint,
+    plain,
+    tensor_of,
+    tensor_text,
+)
 from quantcore.checkpoints.comparison import CheckpointComparison, TensorResult, by_harm, summary
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
@@ -48,7 +61,10 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     options = _parser().parse_args(arguments)
-    return {"check": _check, "compare": _compare, "sensitivity": command.run}[options.command](options)
+    run = {
+        "check": _check, "list": _list, "inspect": _inspect, "compare": _compare, "sensitivity": command.run
+    }  # fmt: skip
+    return run[options.command](options)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -67,6 +83,62 @@ def _check(options: argparse.Namespace) -> int:
     (_print_json if options.json else _print_text)(options.path, checkpoint, findings)
     counted = ("error", "warning") if options.strict else ("error",)
     return WRONG if any(finding.severity in counted for finding in findings) else SOUND
+
+
+def _list(options: argparse.Namespace) -> int:
+    try:
+        checkpoint = open_checkpoint(options.path)
+    except QuantError as reason:
+        return _not_opened(str(reason))
+    entries = listing(checkpoint.tensors)
+    total = Totals.of(entries)
+    if options.json:
+        content = {
+            "path": options.path, "format": checkpoint.format, "facts": facts(checkpoint.config),
+            "elements": total.elements, "bytes": total.num_bytes, "bits_per_weight": total.bits,
+            "problems": [problem.sentence for problem in checkpoint.problems],
+            "tensors": [{**asdict(entry), "bits_per_weight": entry.bits} for entry in entries],
+        }  # fmt: skip
+        print(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+        return WRONG if checkpoint.problems else SOUND
+    said = [checkpoint.format, count(len(entries), "tensor"), megabytes(total.num_bytes)]
+    bits = [] if math.isnan(total.bits) else [f"{total.bits:.4g} bits per weight"]
+    print(f"{options.path}: {', '.join([*said, *bits, *facts(checkpoint.config)])}")
+    for entry in entries:
+        shape, bits_of = "×".join(map(str, entry.shape)), "" if entry.problem else f"{entry.bits:.4g} bits"
+        size = f"{shape:>16}  {megabytes(entry.num_bytes):>9}  {bits_of:>11}"
+        print(f"{size}  {short(entry.name, 120)}  {entry.storage}")
+    for problem in checkpoint.problems:
+        print(f"{problem.severity}: {problem.sentence}")
+    return WRONG if checkpoint.problems else SOUND
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    try:
+        checkpoint = open_checkpoint(options.path)
+        tensor = checkpoint.tensors[options.tensor]
+    except (QuantError, KeyError) as reason:
+        return _not_opened(str(reason.args[0]))
+    try:
+        found = tensor_of(tensor, ranges=options.element is None)
+        if options.element is not None:
+            found["element"] = element_of(tensor, options.element)
+    except QuantError as reason:
+        print(reason, file=sys.stderr)
+        return WRONG
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return SOUND
+    print(*tensor_text(found), *(element_text(found["element"]) if "element" in found else ()), sep="\n")
+    return SOUND
+
+
+def _index(text: str) -> tuple[int, ...]:
+    """Read an index, such as ``3,17``."""
+    try:
+        return tuple(int(part) for part in text.strip("()[] ").split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{short(text)} is not an index; write one such as 3,17") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,6 +162,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     check.add_argument("--strict", action="store_true", help="make warnings count as errors do")
+    listed = commands.add_parser(
+        "list", help="list the tensors of a checkpoint",
+        description="Print the shape, size, bits per weight, name and storage of every tensor, from headers.",
+    )  # fmt: skip
+    inspect = commands.add_parser(
+        "inspect", help="show a tensor, or one of its elements down to its bits",
+        description="Print how a tensor is stored, and the ranges of its codes, scales and values; or of one "
+        "element its bits in the file, the arithmetic of its value, and how other readers read it.",
+    )  # fmt: skip
+    for reading in (listed, inspect):
+        reading.add_argument("path", metavar="PATH", help="a file, a folder with its shards, or a URL")
+        reading.add_argument("--json", action="store_true", help="print everything as JSON")
+    inspect.add_argument("tensor", metavar="TENSOR", help="the name of a tensor, as list prints it")
+    inspect.add_argument(
+        "element", metavar="ROW,COLUMN", nargs="?", type=_index, help="an index, such as 3,17"
+    )
     compare = commands.add_parser(
         "compare",
         help="report how two checkpoints differ, tensor by tensor",
