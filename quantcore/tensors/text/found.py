@@ -99,7 +99,9 @@ def _tensors_of(text: str, view: str) -> list[PastedTensor] | None:
     return _different(sorted(likely, key=lambda tensor: tensor.line))
 
 
-def _in_group(text: str, view: str, numbers: str, group: NumberGroup) -> list[tuple[NumberGroup, PastedTensor]]:
+def _in_group(
+    text: str, view: str, numbers: str, group: NumberGroup
+) -> list[tuple[NumberGroup, PastedTensor]]:
     """Return the tensor of a group, or those of its parts: a list of tensors of different shapes."""
     line, name = text.count("\n", 0, group.start) + 1, context.name_before(text, group.start)
     try:

@@ -450,6 +450,7 @@ def test_one_of_several_pasted_tensors_is_chosen() -> None:
     at.text_area[0].set_value(text).run()
     assert not at.exception
     assert "t" not in at.query_params
+    assert not [b for b in at.button if (b.key or "").startswith("_paste_card_")]  # would replace the text
     (which,) = [box for box in at.selectbox if box.label == "Tensor in the text"]
     assert which.options == ["w (line 1), shape (2, 2)", "b (line 2), shape (3,)"]
     which.select_index(0).run()
