@@ -94,7 +94,11 @@ def test_operations_on_floats(name):
 def test_operations_on_integers(name):
     expression, values = INTEGERS[name], [*range(300), 2**16 - 1, 2**31 - 1]
     found = ex.run(expression, {"a": torch.tensor(values, dtype=torch.int32)})
-    assert found.tolist() == [on_numbers(expression, a=n) for n in values] == [as_numpy(expression, a=n) for n in values]
+    assert (
+        found.tolist()
+        == [on_numbers(expression, a=n) for n in values]
+        == [as_numpy(expression, a=n) for n in values]
+    )
     assert as_torch(expression, a=torch.tensor(values, dtype=torch.int32)).tolist() == found.tolist()
 
 
@@ -138,7 +142,9 @@ def test_fused_multiply_add_rounds_once():
     differs = 0
     for a, b, c in zip(x, s, z, strict=True):
         one = on_numbers(fused, a=a, b=b, c=c)
-        tensors = ex.run(fused, {"a": torch.tensor([a, a]), "b": torch.tensor([b]), "c": torch.tensor([c])}, torch.empty(2))
+        tensors = ex.run(
+            fused, {"a": torch.tensor([a, a]), "b": torch.tensor([b]), "c": torch.tensor([c])}, torch.empty(2)
+        )
         assert same([one, one], tensors)
         with np.errstate(all="ignore"):
             differs += not same(one, a * b + c)
@@ -146,7 +152,14 @@ def test_fused_multiply_add_rounds_once():
 
 
 BINARY = [nodes.ADD, nodes.SUBTRACT, nodes.MULTIPLY, nodes.DIVIDE, ex.MINIMUM, ex.MAXIMUM]
-UNARY = [ex.MAGNITUDE, ex.NEGATIVE, ex.to(torch.float16), ex.to(torch.bfloat16), ex.rounded("half_even"), ex.rounded("floor")]
+UNARY = [
+    ex.MAGNITUDE,
+    ex.NEGATIVE,
+    ex.to(torch.float16),
+    ex.to(torch.bfloat16),
+    ex.rounded("half_even"),
+    ex.rounded("floor"),
+]
 
 
 def trees(random_, depth):
@@ -205,7 +218,13 @@ def test_nothing_is_added_where_a_number_is_absent():
 
 
 def test_without_a_number_nothing_is_added_subtracted_or_fused():
-    for tree, rest in ((A / B + C, "a / b"), ((A - C) * B, "a · b"), (ex.FUSED(A, B, C), "a · b"), (A * (B + C) + C, "a · b"), (C + A, "a")):
+    for tree, rest in (
+        (A / B + C, "a / b"),
+        ((A - C) * B, "a · b"),
+        (ex.FUSED(A, B, C), "a · b"),
+        (A * (B + C) + C, "a · b"),
+        (C + A, "a"),
+    ):
         assert ex.written(ex.without(tree, "c")) == rest
     assert ex.written(ex.without(A + (B + C), "b", "c")) == "a"
     assert ex.written(ex.without(A / B, "c")) == "a / b"
@@ -233,3 +252,27 @@ def test_parentheses():
     line = ex.Element(lambda name: ex.named(name, np.float32(-0.5)))
     assert line.of(A - B).numbers.text == "(-0.5) - (-0.5)"
     assert line.of(ex.to(torch.float16)(A)).numbers.text == "float16(-0.5)"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_elements_of_16_bits_are_computed_as_torch_does(dtype):
+    """Every number of the dtype, in blocks of 64 and of 8, with a parameter of the dtype and with one of more digits."""
+    every, halves = torch.arange(1 << 16).to(torch.int16).view(dtype), ex.to(dtype)
+    torch.manual_seed(0)
+
+    def check(of, x, s, expected):
+        found = ex.run(of, {"a": x, "b": s}, torch.empty(x.shape))
+        assert same(found, expected.float()), (ex.written(of), x.shape)
+
+    for of in (A + B, A - B, A * B, A / B):
+        for width in (64, 8):
+            x = every.view(-1, width)
+            fine = torch.randn(len(x), 1).exp()
+            s, torchs = fine.to(dtype), of.operation.on_tensors
+            check(halves(of), x, s.float(), torchs(x, s))
+            check(halves(halves(of) - B), x, s.float(), torchs(x, s) - s)
+            check(halves(of), x, fine, torchs(x.float(), fine).to(dtype))
+            check(
+                halves(halves(of) - B), x, fine, (torchs(x.float(), fine).to(dtype).float() - fine).to(dtype)
+            )
+            check(of * B, x, fine, torchs(x.float(), fine) * fine)
