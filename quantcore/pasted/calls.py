@@ -8,7 +8,7 @@ from quantcore.pasted.bounds import NUMBERS, StopError, require
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.expressions import INHERITED, Expressions
 from quantcore.pasted.names import TYPES, Allowed
-from quantcore.pasted.objects import Class, CallFrame, Function, Instance, Signal, Super
+from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
 
 _INFINITE = ("inf", "-inf", "nan")
 _SAME = ("train", "eval", "requires_grad_", "to", "cpu", "float", "half", "double")  # the module itself
