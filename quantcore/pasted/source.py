@@ -19,7 +19,7 @@ class BrokenStatement:
 
 
 @dataclass(frozen=True)
-class Source:
+class PastedSource:
     """A pasted text: ``text``, as it is shown, of a notebook's file its code; its ``tree``; ``lines``: the
     Python of each line; ``skipped``: the lines, from 1, that are no Python."""
 
@@ -35,7 +35,7 @@ def parse(text: str) -> tuple[str, ast.Module]:
     return source.text, source.tree
 
 
-def read_source(text: str) -> Source:
+def read_source(text: str) -> PastedSource:
     """Return a pasted text with the tree of its Python.
 
     A notebook is accepted as its file or as text: prompts are removed; outputs, shell commands, magics,
@@ -64,7 +64,7 @@ def read_source(text: str) -> Source:
             raise
         raise QuantError("The code is nested too deeply; paste only the lines that quantize.") from None
     _limit(tree)
-    return Source(shown, tree, tuple(found.code), tuple(found.skipped))
+    return PastedSource(shown, tree, tuple(found.code), tuple(found.skipped))
 
 
 def _check_length(text: str) -> None:
