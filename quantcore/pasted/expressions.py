@@ -14,6 +14,7 @@ from quantcore.pasted.evaluation import Names, Val, Vals, ValuesAndIndices
 from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, Allowed, Module, kind_of
 from quantcore.pasted.objects import UNREAD, Class, Function, Instance, Super
 from quantcore.pasted.python import Python
+from quantcore.pasted.source import BrokenStatement
 
 # of every module of torch.nn, and of what torch hands to an autograd function
 INHERITED = {
@@ -38,6 +39,8 @@ class Expressions(Python):
                 return self._attribute(node, names)
             case ast.Call():
                 return self._called(node, names)
+            case ast.Constant(value=BrokenStatement() as broken):
+                raise StopError(broken.why)
             case ast.Constant(value=value) if not isinstance(value, bytes | complex):
                 check_integers("mul", [value])
                 return self.note(value)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.evaluation import CodeInputs, Override, Val
+from quantcore.pasted.evaluation import CodeInputs, Names, Override, Val
 from quantcore.pasted.interpreter import Interpreter
 from quantcore.pasted.objects import GRADIENTS, UNREAD, Class, Function, Instance, Signal
 
@@ -22,6 +22,11 @@ _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
 SMALL = (8, 8)
 _FEATURES = 8
+_PRINTED = {"tensor", "array", "matrix", "torch.Size", "dtype"}
+_PLAIN = (
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.unaryop, ast.Attribute, ast.Call,
+    ast.keyword, ast.expr_context, ast.Subscript,
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -39,6 +44,8 @@ class Walk(Interpreter):
         """Run the code, then what it only defines; what can't be evaluated goes to ``unread``."""
         names = self.space()
         for node in self.given.tree.body:
+            if _is_output(node, names):
+                continue
             if not self._attempt(self.statement, node, names):
                 found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
                 names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
@@ -117,6 +124,17 @@ class Walk(Interpreter):
                 raise StopError(f"the argument `{name[:40]}` has no value here")
             found.append(val)
         return found
+
+
+def _is_output(node: ast.stmt, names: Names) -> bool:
+    """Tell whether a statement is what a notebook prints of a value: it calls nothing, or has no effect."""
+    value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+    printed = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _PRINTED
+    if isinstance(node, ast.Assign):
+        return printed and isinstance(value, ast.Call) and ast.unparse(value.func) not in names
+    parts = list(ast.walk(value)) if value is not None else []
+    calls = [ast.unparse(part.func) for part in parts if isinstance(part, ast.Call)]
+    return value is not None and set(calls) <= _PRINTED and all(isinstance(part, _PLAIN) for part in parts)
 
 
 def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
