@@ -252,7 +252,7 @@ def _in_half(
 
     Args:
         elements: the first operand, or None if it is the number ``x``, if that is given in this dtype.
-        other: a parameter, which may have more digits: then, or if few elements share it, all is done in float32.
+        other: a parameter. If it has more digits, or few elements share it, all is done in float32.
         in_float32: the step in float32, then rounded.
     """
 

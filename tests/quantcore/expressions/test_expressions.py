@@ -94,11 +94,7 @@ def test_operations_on_floats(name):
 def test_operations_on_integers(name):
     expression, values = INTEGERS[name], [*range(300), 2**16 - 1, 2**31 - 1]
     found = ex.run(expression, {"a": torch.tensor(values, dtype=torch.int32)})
-    assert (
-        found.tolist()
-        == [on_numbers(expression, a=n) for n in values]
-        == [as_numpy(expression, a=n) for n in values]
-    )
+    assert found.tolist() == [on_numbers(expression, a=n) for n in values] == [as_numpy(expression, a=n) for n in values]
     assert as_torch(expression, a=torch.tensor(values, dtype=torch.int32)).tolist() == found.tolist()
 
 
@@ -142,9 +138,7 @@ def test_fused_multiply_add_rounds_once():
     differs = 0
     for a, b, c in zip(x, s, z, strict=True):
         one = on_numbers(fused, a=a, b=b, c=c)
-        tensors = ex.run(
-            fused, {"a": torch.tensor([a, a]), "b": torch.tensor([b]), "c": torch.tensor([c])}, torch.empty(2)
-        )
+        tensors = ex.run(fused, {"a": torch.tensor([a, a]), "b": torch.tensor([b]), "c": torch.tensor([c])}, torch.empty(2))
         assert same([one, one], tensors)
         with np.errstate(all="ignore"):
             differs += not same(one, a * b + c)
@@ -152,14 +146,7 @@ def test_fused_multiply_add_rounds_once():
 
 
 BINARY = [nodes.ADD, nodes.SUBTRACT, nodes.MULTIPLY, nodes.DIVIDE, ex.MINIMUM, ex.MAXIMUM]
-UNARY = [
-    ex.MAGNITUDE,
-    ex.NEGATIVE,
-    ex.to(torch.float16),
-    ex.to(torch.bfloat16),
-    ex.rounded("half_even"),
-    ex.rounded("floor"),
-]
+UNARY = [ex.MAGNITUDE, ex.NEGATIVE, ex.to(torch.float16), ex.to(torch.bfloat16), ex.rounded("half_even"), ex.rounded("floor")]
 
 
 def trees(random_, depth):
@@ -218,13 +205,7 @@ def test_nothing_is_added_where_a_number_is_absent():
 
 
 def test_without_a_number_nothing_is_added_subtracted_or_fused():
-    for tree, rest in (
-        (A / B + C, "a / b"),
-        ((A - C) * B, "a · b"),
-        (ex.FUSED(A, B, C), "a · b"),
-        (A * (B + C) + C, "a · b"),
-        (C + A, "a"),
-    ):
+    for tree, rest in ((A / B + C, "a / b"), ((A - C) * B, "a · b"), (ex.FUSED(A, B, C), "a · b"), (A * (B + C) + C, "a · b"), (C + A, "a")):
         assert ex.written(ex.without(tree, "c")) == rest
     assert ex.written(ex.without(A + (B + C), "b", "c")) == "a"
     assert ex.written(ex.without(A / B, "c")) == "a / b"
