@@ -99,8 +99,8 @@ def prepare(scale: Any, zero_point: Any, blocks: Blocks, device: torch.device) -
         tensor = torch.as_tensor(value, dtype=torch.float64 if wide else torch.float32, device=device)
         if tensor.dim() and tensor.shape != grid:
             raise QuantError(
-                f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {blocks.block} form a grid of {grid}; "
-                "give one number, or one per block in that shape."
+                f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {blocks.block} form a grid "
+                f"of {grid}; give one number, or one per block in that shape."
             )
         made.append(tensor.expand(grid))
     low, high = made[1].aminmax()  # any() takes ten times as long
