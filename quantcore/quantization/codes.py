@@ -134,7 +134,8 @@ def dequantize(
     """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     params = QParams(scale, zero_point)
-    return dequantize_with(codes, params, scheme, blocks, dequantizer_of(params, scheme.format, scheme.rules), out)
+    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
+    return dequantize_with(codes, params, scheme, blocks, dequantizer, out)
 
 
 def dequantize_with(
