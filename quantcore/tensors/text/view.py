@@ -74,10 +74,11 @@ def _blanked(text: str, pattern: str) -> str:
     return re.sub(pattern, _spaces, text, flags=_FLAGS)
 
 
+_STRING = re.compile(r"[rbfuRBFU]{0,2}['\"]")
 _NOT_LINE = re.compile(r"[^\n]")
 
 
 def _spaces(match: re.Match[str]) -> str:
     found = match.group()
-    is_string = found[-1] in "'\"" and found[:3] not in ('"""', "'''")
+    is_string = _STRING.match(found) is not None and found[:3] not in ('"""', "'''")
     return "'" + " " * (len(found) - 2) + "'" if is_string else _NOT_LINE.sub(" ", found)
