@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -21,13 +22,22 @@ from quantcore.checkpoints import (
     element_of,
     element_text,
     facts,
+    findings,
     listing,
     open_checkpoint,
     plain,
     tensor_of,
     tensor_text,
 )
-from quantcore.checkpoints.comparison import CheckpointComparison, TensorResult, by_harm, summary
+from quantcore.checkpoints.comparison import (
+    CheckpointComparison,
+    TensorResult,
+    by_harm,
+    summary,
+    why_different,
+)
+from quantcore.checkpoints.comparison.orders import AS_STORED
+from quantcore.checkpoints.findings.record import finding_of
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.layerwise import command
@@ -68,21 +78,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    checkpoint, findings = None, []
+    checkpoint, found = None, []
     try:
         against = open_checkpoint(options.against) if options.against else None
     except QuantError as reason:
         return _not_opened(f"--against: {reason}")
     try:
         checkpoint = open_checkpoint(options.path)
-        findings = checkpoint.findings(against)
+        found = checkpoint.findings(against)
     except NotFound as reason:
         return _not_opened(str(reason))
     except QuantError as reason:
-        findings = [CheckpointFinding("unreadable", "error", str(reason))]
-    (_print_json if options.json else _print_text)(options.path, checkpoint, findings)
+        found = [CheckpointFinding("unreadable", "error", str(reason))]
+    (_print_json if options.json else _print_text)(options.path, checkpoint, found)
     counted = ("error", "warning") if options.strict else ("error",)
-    return WRONG if any(finding.severity in counted for finding in findings) else SOUND
+    return WRONG if any(finding.severity in counted for finding in found) else SOUND
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -219,25 +229,51 @@ def _compare(options: argparse.Namespace) -> int:
     comparison = CheckpointComparison(*opened)
     *_, last = command.with_progress(comparison.steps(threads=max(1, options.threads)))
     results = by_harm(comparison.results(last.state))
+    causes = _causes(comparison, opened, results)
     alone = [u for u in comparison.pairing.unpaired if u.is_weight]
     low = [r for r in results if options.min_sqnr is not None and r.sqnr_db < options.min_sqnr]
     if options.json:
-        _print_comparison_json(options, comparison, results)
+        _print_comparison_json(options, comparison, results, causes)
     elif options.csv:
         print(command.csv_of([result.as_row() for result in results]), end="")
     else:
-        _print_comparison(options, comparison, opened, results, low)
+        _print_comparison(options, comparison, opened, results, low, causes)
     return WRONG if alone or low or any(r.problem for r in results) else SOUND
 
 
+def _causes(
+    comparison: CheckpointComparison, opened: Sequence[Checkpoint], results: Sequence[TensorResult]
+) -> list[CheckpointFinding]:
+    """Return why tensors differ: what a check finds against an original, or how two schemes differ."""
+    a, b = opened
+    pairs = [r for r in results if not r.problem and not r.equal and r.order == AS_STORED]
+    both = [(a.tensors[r.original_tensor], b.tensors[r.other_tensor]) for r in pairs]
+    if not any(x.is_quantized for x, _ in both):
+        found = []
+        if any(y.is_quantized for _, y in both):
+            for step in command.with_progress(findings.steps(b, a)):
+                found += [f for f in step.findings if f.severity == "error"]
+        return findings.grouped(found, findings.formats(b))
+    said = [
+        finding_of(s.severity, y.name, s.kind, s.words, **s.facts)
+        for x, y in dict.fromkeys(both)
+        if (s := why_different(x.layout, y.layout)) is not None
+    ]
+    return findings.grouped(said, findings.formats(b))
+
+
 def _print_comparison_json(
-    options: argparse.Namespace, comparison: CheckpointComparison, results: Sequence[TensorResult]
+    options: argparse.Namespace,
+    comparison: CheckpointComparison,
+    results: Sequence[TensorResult],
+    causes: Sequence[CheckpointFinding],
 ) -> None:
     content = {
         "original": options.original,
         "other": options.other,
         "summary": summary(results),
         "tensors": [result.as_dict() for result in results],
+        "causes": [cause.as_dict() for cause in causes],
         "unpaired": [asdict(unpaired) for unpaired in comparison.pairing.unpaired],
     }
     print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
@@ -249,11 +285,17 @@ def _print_comparison(
     opened: Sequence[Checkpoint],
     results: Sequence[TensorResult],
     low: Sequence[TensorResult],
+    causes: Sequence[CheckpointFinding],
 ) -> None:
     for path, checkpoint in zip((options.original, options.other), opened, strict=True):
         size = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
         print(f"{path}: {checkpoint.format}, {count(len(checkpoint.tensors), 'tensor')}, {megabytes(size)}")
     print(summary(results))
+    schemes = Counter(result.storage for result in results if not result.problem)
+    shown = [f"A {x}, B {y}: {count(n, 'tensor')}" for (x, y), n in schemes.most_common()]
+    command.print_some(shown, "more pairs of schemes.")
+    for cause in causes:
+        print(f"{'error: ' * (cause.severity == 'error')}{cause.sentence} [{cause.kind}]")
     compared = [result for result in results if not result.problem and not result.equal]
     harmed = [
         f"{decibels(result.sqnr_db):>12}  {result.bits_per_weight[1]:6.3g} bits  "
