@@ -55,10 +55,12 @@ class Signal(Exception):
 
 @dataclass(eq=False)
 class Interpreter(Evaluation):
-    """One evaluation of the code. ``entered``: the functions called; ``depth``: calls in one another."""
+    """One evaluation of the code. ``entered``: the functions called; ``depth``: calls in one another;
+    ``begun``: the index of the first value of the statement that runs."""
 
     entered: set[ast.AST] = field(default_factory=set)
     depth: int = 0
+    begun: int = 0
 
     # expressions
 
@@ -257,6 +259,7 @@ class Interpreter(Evaluation):
     def statement(self, node: ast.stmt, names: Names) -> None:
         """Run a statement."""
         self.spend(node.lineno)
+        self.begun = len(self.vals)
         match node:
             case ast.Pass() | ast.AnnAssign(value=None):
                 pass
