@@ -200,10 +200,11 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
 
 
 def _range_without_zero(q: Quantizer) -> Iterator[CodeFinding]:
-    """Check whether the zero point of a range that does not contain 0 is clamped, so that it fits no longer."""
-    if q.kind != "span" or q.bounds is None or q.zero_point is not None or not q.zeros:
+    """Check whether the zero point of a range that does not contain 0 is clamped: it fits no longer."""
+    clamped = any(a.op in ("clamp", "pick", "where", "mask") for s in q.zeros for a in ancestors(s.other))
+    if q.kind != "span" or q.bounds is None or not q.zeros or not (clamped or q.zero_point is None):
         return
-    if any(bool(_misplaced(q, chain)[0].any()) for chain in q.ordinary):
+    if any(bool(_misplaced(q, chain, with_zero=True)[0].any()) for chain in q.ordinary):
         return  # it does not fit any other range either
     for name in ("own", "one-sided"):
         if name not in q.on:
@@ -220,12 +221,14 @@ def _range_without_zero(q: Quantizer) -> Iterator[CodeFinding]:
         return
 
 
-def _misplaced(q: Quantizer, chain: Chain) -> tuple[Tensor, Tensor]:
-    """Return which elements have a range from min to max whose zero point is another, and the right one."""
+def _misplaced(q: Quantizer, chain: Chain, with_zero: bool = False) -> tuple[Tensor, Tensor]:
+    """Return which elements have a range from min to max, with or without 0, whose zero point is another, and
+    the right one."""
     assert q.bounds is not None
     lowest, highest = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)
     whole = ((highest - lowest) / chain.scale - q.divisor).abs() <= 0.01 * q.divisor
     right = q.bounds[0] - lowest / chain.scale
+    whole &= ((lowest <= 0) & (highest >= 0)) == with_zero
     return whole & ((chain.zero - right).abs() > 1.5), right
 
 

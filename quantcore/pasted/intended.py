@@ -18,7 +18,16 @@ from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
 from quantcore.pasted.evaluation import OWN, Override, Val
 from quantcore.pasted.kinds import CodeFinding
-from quantcore.pasted.quantizer import Chain, Place, Quantizer, Seen, block_extremes, by_place, origin, scale_of
+from quantcore.pasted.quantizer import (
+    Chain,
+    Place,
+    Quantizer,
+    Seen,
+    block_extremes,
+    by_place,
+    origin,
+    scale_of,
+)
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting

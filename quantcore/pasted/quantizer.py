@@ -38,10 +38,11 @@ class Chain:
     ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it;
     ``codes``: the steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round``
     rounds, ``casts`` cast to small integers, and ``cast`` to those that are stored, ``zeros`` are added,
-    ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, and ``late`` adds what is no number
-    after it; ``back``: the steps from there to the dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to
-    broadcast to the data; ``scale``: the same of each element; ``zero``: what is added, in codes;
-    ``earlier``: the quantizer whose dequantized values the data is.
+    ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, before the cast, ``clamps_after``
+    after the first one, and ``late`` adds what is no number after it; ``back``: the steps from there to the
+    dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to broadcast to the
+    data; ``scale``: the same of each element; ``zero``: what is added, in codes; ``earlier``: the quantizer
+    whose dequantized values the data is.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
@@ -85,7 +86,7 @@ class Chain:
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
 
     def cast_at(self, place: int) -> tuple[Tensor, Tensor]:
-        """Return the integers that one of the ``casts`` is given, and which of them its type does not hold."""
+        """Return the integers that one of the ``casts`` is given, and which its type does not hold."""
         cast = self.casts[place]
         given, (low, high) = (cast.flow or cast).numbers.trunc().nan_to_num(0.0), cast.limits or (0, 0)
         return given, (given < low) | (given > high)
@@ -143,9 +144,9 @@ class Quantizer(Chain):
     comes from.
 
     ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the
-    clamp, or else of the type; ``zero_point``: if it is the same number on all tensors; ``one_sided``: what is
-    quantized never has negative values; ``kernel``: the letter of the convention's kernel with this order of
-    division, rounding and zero point.
+    clamp, or else of the type; ``zero_point``: if it is the same number on all tensors; ``one_sided``: what
+    is quantized never has negative values; ``kernel``: the letter of the convention's kernel with this order
+    of division, rounding and zero point.
     """
 
     def __init__(self, on: dict[str, Chain], place: Place, flags: Flags, seen: Seen):
@@ -364,10 +365,10 @@ def narrowing(steps: list[Val]) -> list[Val]:
     bits is another reading of them, unless they were shifted in between."""
     found: list[Val] = []
     for i, step in enumerate(steps):
-        bits = (step.flow or step).bits
-        shifted = found and any(s.op in SHIFTS for s in steps[steps.index(found[-1]) : i])
-        narrow = step.bits < bits or (step.bits == bits and step.dtype != (step.flow or step).dtype and bool(shifted))
-        if step.op == "cast" and step.bits <= SMALL and narrow:
+        before = step.flow or step
+        shifted = bool(found) and any(s.op in SHIFTS for s in steps[steps.index(found[-1]) : i])
+        other = step.bits == before.bits and step.dtype != before.dtype and shifted
+        if step.op == "cast" and step.bits <= SMALL and (step.bits < before.bits or other):
             found.append(step)
     return found
 

@@ -13,7 +13,7 @@ from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place, is_literal, origin
-from quantcore.pasted.source import parse
+from quantcore.pasted.source import read_source
 from quantcore.pasted.walk import Walk, probe
 from quantcore.pasted.way_back import check_dequantize
 from quantcore.wording import count, joined
@@ -23,11 +23,11 @@ _LISTED = 12  # statements that were not evaluated
 
 @dataclass(frozen=True)
 class CodeReading:
-    """``text``: the code without prompts; ``findings``: mistakes and notes, by line;
-    ``recognized``: what was recognized and checked; ``unread``: what was not evaluated; ``library``: library
-    calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
-    ``quantizers``: these, on the first ordinary tensors, empty in a reading that comes from another
-    process."""
+    """``text``: the text as pasted, of a notebook's file its code; ``findings``: mistakes and notes, by
+    line; ``recognized``: what was recognized and checked; ``unread``: what was not evaluated; ``library``:
+    library calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
+    ``skipped``: the lines that are no Python: outputs, magics and prose; ``quantizers``: the quantizers on
+    the first ordinary tensors, empty in a reading that comes from another process."""
 
     text: str
     findings: tuple[CodeFinding, ...]
@@ -35,6 +35,7 @@ class CodeReading:
     unread: tuple[str, ...]
     library: tuple[str, ...] = ()
     lines_of_quantizers: tuple[int, ...] = ()
+    skipped: tuple[int, ...] = ()
     quantizers: tuple[Quantizer, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -82,7 +83,8 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         QuantError: the text is not Python, too long or nested too deeply, or takes too many steps or too much
             time.
     """
-    text, tree = parse(text)
+    source = read_source(text)
+    text, tree = source.text, source.tree
     found: list[CodeFinding] = []
     # by what tells them apart: two variants, or turns of a loop, may lead to the same one
     quantizers: dict[tuple[object, ...], Quantizer] = {}
@@ -105,7 +107,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     # of a kind and line the first one that is certain, if there is one
     found.sort(key=lambda f: not f.certain)
     kept = {(f.kind, f.line): f for f in reversed(found)}
-    lines, first = text.split("\n"), probed[0]["positive"]
+    lines, first = source.lines, probed[0]["positive"]
     findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept.values()]
     return CodeReading(
         text,
@@ -114,6 +116,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
         tuple(q.scalings[0].line for q in quantizers.values()),
+        source.skipped,
         tuple(quantizers.values()),
     )
 

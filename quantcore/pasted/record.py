@@ -24,6 +24,7 @@ def reading_to_plain(reading: CodeReading) -> Plain:
         "unread": list(reading.unread),
         "library": list(reading.library),
         "lines_of_quantizers": list(reading.lines_of_quantizers),
+        "skipped": list(reading.skipped),
     }
 
 
@@ -32,7 +33,10 @@ def reading_from_plain(plain: Mapping[str, Any]) -> CodeReading:
     return CodeReading(
         plain["text"],
         tuple(CodeFinding(**f) for f in plain["findings"]),
-        *(tuple(plain[name]) for name in ("recognized", "unread", "library", "lines_of_quantizers")),
+        *(
+            tuple(plain[name])
+            for name in ("recognized", "unread", "library", "lines_of_quantizers", "skipped")
+        ),
     )
 
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.evaluation import OWN, CodeInputs, Override, Val
-from quantcore.pasted.interpreter import UNREAD, Class, Function, Interpreter, Signal
+from quantcore.pasted.evaluation import OWN, CodeInputs, Names, Override, Val
+from quantcore.pasted.interpreter import Interpreter
+from quantcore.pasted.objects import GRADIENTS, UNREAD, Class, Function, Instance, Signal
 from quantcore.pasted.quantizer import by_place, origin
 
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
@@ -22,6 +23,12 @@ _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
 SMALL = (8, 8)
 Shape = tuple[int, ...]
+_FEATURES = 8
+_PRINTED = {"tensor", "array", "matrix", "torch.Size", "dtype"}
+_PLAIN = (
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.unaryop, ast.Attribute, ast.Call,
+    ast.keyword, ast.expr_context, ast.Subscript,
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -29,8 +36,8 @@ class Walk(Interpreter):
     """One evaluation of the code.
 
     ``flags``: the boolean parameters of functions that nobody calls; ``made``: what the last of these
-    returned, by name; ``cut``: the values, from the first to before the last, of each statement that could not
-    be evaluated to its end.
+    returned, by name; ``cut``: of each statement that could not be evaluated to its end, the index
+    of its first value and that after its last.
     """
 
     flags: set[str] = field(default_factory=set)
@@ -41,6 +48,8 @@ class Walk(Interpreter):
         """Run the code, then what it only defines; what can't be evaluated goes to ``unread``."""
         names = self.space()
         for node in self.given.tree.body:
+            if _is_output(node, names):
+                continue
             if not self._attempt(self.statement, node, names):
                 found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
                 names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
@@ -48,7 +57,9 @@ class Walk(Interpreter):
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
             elif isinstance(val.value, Class) and not any(
-                isinstance(v.value, Class) and v.value.is_instance for v in self.vals
+                v.value.of.comes_from(val.value)
+                for v in self.vals
+                if isinstance(v.value, Instance) and v.value.of
             ):
                 self._attempt(self._use_class, val)
 
@@ -68,11 +79,17 @@ class Walk(Interpreter):
         return False
 
     def _use_class(self, val: Val) -> None:
-        start = val.value.names.get("__init__")
+        """Use each method of a class, if nobody does: on an instance of it."""
+        start = val.value.find("__init__")
+        is_function = val.value.kind == "function"
         has_start = start is not None and isinstance(start.value, Function)
-        instance = self.call(val, self._arguments(start.value, 1, None) if has_start else [], {})
-        for name, member in list(val.value.names.maps[0].items()):
-            if isinstance(member.value, Function):
+        instance = (
+            val
+            if is_function
+            else self.call(val, self._arguments(start.value, 1, None) if has_start else [], {})
+        )
+        for name, member in val.value.members.items():
+            if isinstance(member.value, Function) and name not in GRADIENTS:
                 self._use(self.member(instance, name))
 
     def _use(self, val: Val) -> None:
@@ -81,9 +98,14 @@ class Walk(Interpreter):
         if function.node in self.entered:
             return
         own = int(val.op == "method")
-        args = self._arguments(function, own, 0)
-        self.bound |= {n: v for n, v in zip(function.parameters[own:], args, strict=False) if v.op == "input"}
-        returned = self.call(val, args, {})
+        context = list[Val]()
+        if function.owner is not None and function.owner.kind == "function":
+            context = [self.note(Instance(self.space()))]
+        args = [*context, *self._arguments(function, own + len(context), 0)]
+        parameters = function.parameters[own:]
+        self.bound |= {n: v for n, v in zip(parameters, args, strict=False) if v.op == "input"}
+        placed = function.positional - own
+        returned = self.call(val, args[:placed], dict(zip(parameters[placed:], args[placed:], strict=False)))
         values = list(returned.value) if isinstance(returned.value, tuple) else [returned]
         ends = [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]
         parts = [part for end in ends[-1:] for part in (end.elts if isinstance(end, ast.Tuple) else [end])]
@@ -101,10 +123,23 @@ class Walk(Interpreter):
             earlier = self.made.get(name) or (self.made.get("") if i == tensor and codes else None)
             val = default or (earlier if i != tensor or codes else None) or self.free(name)
             val = val or (self.tensor(name) if i == tensor else None)
+            if val is None and function.owner is not None and function.owner.kind == "module":
+                val = self.note(_FEATURES)  # in and out
             if val is None:
                 raise StopError(f"the argument `{name[:40]}` has no value here")
             found.append(val)
         return found
+
+
+def _is_output(node: ast.stmt, names: Names) -> bool:
+    """Tell whether a statement is what a notebook prints of a value: it calls nothing, or has no effect."""
+    value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+    printed = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _PRINTED
+    if isinstance(node, ast.Assign):
+        return printed and isinstance(value, ast.Call) and ast.unparse(value.func) not in names
+    parts = list(ast.walk(value)) if value is not None else []
+    calls = [ast.unparse(part.func) for part in parts if isinstance(part, ast.Call)]
+    return value is not None and set(calls) <= _PRINTED and all(isinstance(part, _PLAIN) for part in parts)
 
 
 def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
@@ -154,8 +189,9 @@ def probe(inputs: Callable[..., CodeInputs], also: Shape | None) -> Iterator[dic
 
 def _own_tensors(walk: Walk) -> frozenset[tuple[int, Shape]]:
     """Return the line and the shape of each tensor that the code makes itself and quantizes."""
-    roots = {root.index: root for chain in by_place(walk.vals).values() for root in [origin(chain.data)]}
-    return frozenset((r.line, tuple(r.value.shape)) for r in roots.values() if r.op == OWN and r.numbers.numel() > 1)
+    roots = [origin(chain.data) for chain in by_place(walk.vals).values()]
+    made = (root for root in roots if root.op == OWN and root.numbers.numel() > 1)
+    return frozenset((root.line, tuple(root.value.shape)) for root in made)
 
 
 def _stand_in(own: frozenset[tuple[int, Shape]], probe: str, line: int, found: Any) -> Tensor | None:

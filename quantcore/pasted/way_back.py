@@ -27,10 +27,10 @@ def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
         culprits = {"multiplied": scalings[0], "zero_point_after_scale": (steps or scalings)[-1]}
         line = culprits.get(kind, scalings[-1]).line
         yield q.found(kind, line, how="The codes are scaled in the same direction as x was")
-    elif kind is None and all(map(_dequantizes, q.ordinary)):
-        if min(_off(chain, q.divisor) for chain in q.ordinary) > 1:
-            facts = {"off": number(round(max(map(_steps_off, q.ordinary)))), "way": _right_way(q), "how": _how(q)}
-            yield q.found("not_undone", (q.end or scalings[-1]).line, **facts)
+    elif kind is None and all(_dequantizes(chain) and _off(chain, q.divisor) > 1 for chain in q.ordinary):
+        off = number(round(max(map(_steps_off, q.ordinary))))
+        line = (q.end or scalings[-1]).line
+        yield q.found("not_undone", line, off=off, way=_right_way(q), how=_how(q))
 
 
 def _way_back(q: Quantizer) -> str | None:
@@ -108,9 +108,10 @@ def _how(chain: Chain) -> str:
             worth = worth * by if val.op == "mul" else worth / by
         elif val.op == "neg" or val.is_flipped:
             worth = -worth
-    if near(worth / chain.factor, 1.0, 2e-3):
-        return "the scale is right, the offset is not"
-    return "they have the opposite sign" if near(worth / chain.factor, -1.0, 2e-3) else "they have another scale"
+    for sign, what in ((1, "the scale is right, the offset is not"), (-1, "they have the opposite sign")):
+        if near(worth / chain.factor, sign, 2e-3):
+            return what
+    return "they have another scale"
 
 
 def _off(chain: Chain, divisor: float) -> float:

@@ -252,8 +252,8 @@ ZERO_POINTS = (
         "zero_point_clamped", "zero point", ("zero_point", "zero"),
         in_source=InSource(
             "Zero point clamped, range without 0",
-            "If min and max have the same sign, the zero point lies outside the codes {codes} and is clamped: "
-            "for values from {given} it is {got} instead of {want}, and they come back as {back}.",
+            "If min and max have the same sign, the zero point lies outside the codes {codes} and is "
+            "clamped: for values from {given} it is {got} instead of {want}, and they come back as {back}.",
             "Let the range include 0: min(x.min(), 0) and max(x.max(), 0).",
         ),
     ),

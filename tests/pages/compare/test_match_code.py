@@ -99,7 +99,7 @@ def test_an_example_fills_the_text(name):
     [
         ("q = (1 +", "Line 1: this is not valid Python"),
         ("x = " + "[" * 300, "paste"),
-        ("a = 1\n" * 401, "the limit is 20,000 characters and 400 lines"),
+        ("a = 1\n" * 5001, "the limit is 200,000 characters and 5,000 lines"),
         ("<iframe srcdoc='<script>alert(1)</script>'>", "Line 1: this is not valid Python"),
     ],
 )
