@@ -82,7 +82,7 @@ def test_the_codes_that_a_late_clamp_no_longer_sees_are_as_said():
     (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "cast_before_clamp"]
     x = probes((64, 64))["one-sided"]
     low, high = map(float, re.search(r"reach (\S+)\.\.(\S+)\.$", found.what).groups())
-    q, step, zp = executed(text.replace("\nq, step, zp = to_int8(x)", ""), x)["to_int8"](x.numpy())
+    _, step, zp = executed(text.replace("\nq, step, zp = to_int8(x)", ""), x)["to_int8"](x.numpy())
     codes = np.round(x.numpy() / step + zp)
     assert (codes.min(), codes.max()) == (low, high)
     assert low > 127  # none of them fits
