@@ -30,14 +30,14 @@ from quantcore.checkpoints import (
     tensor_text,
 )
 from quantcore.checkpoints.comparison import (
+    AS_STORED,
     CheckpointComparison,
     TensorResult,
     by_harm,
     summary,
     why_different,
 )
-from quantcore.checkpoints.comparison.orders import AS_STORED
-from quantcore.checkpoints.findings.record import finding_of
+from quantcore.checkpoints.findings import finding_of
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.layerwise import command
