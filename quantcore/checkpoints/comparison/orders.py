@@ -28,6 +28,7 @@ EIGHTS = {
     " ".join(map(str, order.tolist())): order.argsort() for order in (_INTERLEAVED, _INTERLEAVED.argsort())
 }
 FAR = 0.3  # relative error above which other row orders are tried
+_LIKELY = 0.7  # the same, of llama.cpp's orders, which one expects: much of the error may have another cause
 EXPLAINED = 0.25  # an order explains the error if it leaves less than this fraction of the squared error
 _HEADS = ("num_attention_heads", "num_key_value_heads")
 _ATTENTION = re.compile(r"(?:layers|blk|h|blocks)\.(\d+)\..*?(attn_[qk]|[qk]_proj)\.(?:weight|bias)$")
@@ -212,4 +213,4 @@ def row_order(original: Opened, other: Opened, original_name: str, other_name: s
     was, now = x.read(rows), y.read(rows)
     left = {order: float((was - order.undo(now, rows)).square().sum()) for order in orders}
     best = min(orders, key=lambda order: left[order])
-    return best if left[best] < EXPLAINED * float((was - now).square().sum()) else None
+    return best if left[best] < _LIKELY * float((was - now).square().sum()) else None

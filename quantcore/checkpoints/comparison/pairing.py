@@ -35,7 +35,7 @@ FUSED = {
 _FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(FUSED) + r")(?![^.])")
 # of what is stored as [in, out]: GPT-2's matrices, and in Llama 4 and gpt-oss the matrices of all experts as
 # one tensor
-_CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")
+CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")
 _STACK = re.compile(r"(?:\.experts\.(?!\d)|_exps\.)")
 
 
@@ -180,7 +180,7 @@ class _Matching:
 
     def _turn_square(self) -> None:
         """Read square matrices of Conv1D and of stacked experts as transposed if the shapes of others are."""
-        for kind in (_CONV1D, _STACK):
+        for kind in (CONV1D, _STACK):
             same = [pair for pair in self.found if kind.search(f"{pair.original.name} {pair.other.name}")]
             if any(pair.original.transposed or pair.other.transposed for pair in same):
                 fixed = [self._square(pair) if pair in same else [pair] for pair in self.found]

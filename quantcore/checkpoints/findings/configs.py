@@ -12,12 +12,13 @@ from quantcore.wording import joined
 
 # formats whose readers go by the quantization_config of config.json
 BY_CONFIG = frozenset((
-    "gptq", "awq", "compressed-tensors", "bitsandbytes-4bit", "bitsandbytes-int8", "modelopt", "fp8-block",
-    "bitnet",
+    "gptq", "awq", "compressed-tensors", "bitsandbytes-4bit", "bitsandbytes-int8", "modelopt", "fp8",
+    "fp8-block", "int8", "bitnet", "hqq", "mxfp4-gpt-oss",
 ))  # fmt: skip
 _CODES = ("I8", "U8", "I16", "U16", "I32", "U32")
 _ENOUGH = 256  # elements; fewer may be a table or an index
-_NAMES = ("weight", "kernel", "w_q", "codes")  # parts of the names of weights
+_NAMES = ("weight", "kernel", "w_q")  # parts of the names of weights
+_FILES = (".safetensors", ".bin", ".pt", ".pth")  # of models; arrays in other files may be codes on purpose
 # the stored tensors of a module -> what looks like it
 _LOOKS = (
     ({"qweight", "scales"}, "GPTQ or AWQ"),
@@ -55,7 +56,8 @@ def _looks_coded(name: str, piece: StoredTensor) -> bool:
     elements = piece.num_bytes // max(1, piece.itemsize)
     last = name.rpartition(".")[2].lower()
     is_weight = any(part in last for part in _NAMES) and not any(p in last for p in ("zero", "idx", "shape"))
-    return piece.dtype in _CODES and is_weight and is_matrix(piece.shape) and elements >= _ENOUGH
+    is_model = piece.source.name.endswith(_FILES)
+    return piece.dtype in _CODES and is_weight and is_model and is_matrix(piece.shape) and elements >= _ENOUGH
 
 
 def _unexplained(name: str, piece: StoredTensor, release: Release) -> CheckpointFinding:

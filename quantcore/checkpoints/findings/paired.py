@@ -7,13 +7,17 @@ transforms are in compressed-tensors' ``transform_config``; norms before rotated
 from collections.abc import Iterator
 from typing import Any
 
-from quantcore.checkpoints.comparison.pairing import Pairing
+from quantcore.checkpoints.comparison.pairing import CONV1D, Pairing
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.record import CheckpointFinding, role_of
+from quantcore.checkpoints.findings.structure import is_matrix
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import some
 from quantcore.diagnosis import Severity
+
+_SIBLINGS = 4  # from so many others on, `shared` tells by them
+_FEW = 4  # at most one matrix in so many is transposed by mistake
 
 
 def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding]:
@@ -21,6 +25,7 @@ def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding
     for unpaired in pairing.unpaired:
         if unpaired.kind == "shape":
             yield CheckpointFinding("shape_differs", "error", unpaired.reason, tensors=(unpaired.name,))
+    yield from _turned(pairing)
     alone = {
         side: tuple(u.name for u in pairing.unpaired if u.side == side and u.kind in ("absent", "missing"))
         for side in ("original", "other")
@@ -44,6 +49,28 @@ def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding
             "additional_tensor", "note",
             f"The original does not have {some(alone['other'])}, so nothing is compared there.",
             tensors=alone["other"],
+        )  # fmt: skip
+
+
+def _turned(pairing: Pairing) -> Iterator[CheckpointFinding]:
+    """Yield matrices that are stored as the transpose of the original's, where most others are not.
+
+    GPT-2's Conv1D and ONNX's MatMul store all of theirs so; one of many layers shows without an original.
+    """
+    parts = [(p, (p.original, p.other)) for p in pairing.pairs]
+    whole = [p for p, both in parts if all(part.index is None and part.rows is None for part in both)]
+    matrices = [p for p in whole if is_matrix(p.shape)]
+    turned = [p for p in matrices if p.original.transposed or p.other.transposed]
+    if not turned or _FEW * len(turned) > len(matrices):
+        return
+    for pair in turned:
+        same = sum(role_of(p.other.name) == role_of(pair.other.name) for p in matrices)
+        if same > _SIBLINGS or CONV1D.search(pair.original.name):
+            continue
+        yield CheckpointFinding(
+            "transposed", "error",
+            f"{pair.note} {len(matrices) - len(turned):,} other matrices have the shapes of the original.",
+            tensors=(pair.other.name,), facts={"others": len(matrices) - len(turned)},
         )  # fmt: skip
 
 

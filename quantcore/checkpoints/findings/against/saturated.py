@@ -75,6 +75,7 @@ def of_saturated(measure: Measure, found: Saturated) -> CheckpointFinding:
     facts: Facts = {
         "share": found.clipped, "low": found.low, "high": found.high, "lost": found.lost,
         "sqnr": found.sqnr, "reach": found.reach, "factor": found.factor, "format": str(element),
+        "before": measure.relative, "after": found.relative,
     }  # fmt: skip
     ends = "beyond the largest one, {high}"
     if negative:

@@ -3,6 +3,7 @@
 import json
 import struct
 
+import numpy as np
 import pytest
 import releases
 import torch
@@ -58,10 +59,13 @@ def test_what_nothing_settles(tmp_path):
     bitnet = load_file(case("bitnet_offline").release / "model.safetensors")
     found = loud(release(tmp_path / "bitnet", bitnet))
     assert "looks like BitNet or ModelOpt" in found["config_missing"].sentence
+    codes = cases["config_missing"][f"{W}.weight"]
+    np.savez(tmp_path / "codes.npz", weight=codes.numpy())  # as a program exports them
+    assert loud(open_checkpoint(tmp_path / "codes.npz")) == {}
     assert loud(release(tmp_path / "cast", {f"{W}.weight": x().to(torch.float8_e4m3fn)})) == {}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "ct_int4")) for n in ("ct_int4", "ct_int8", "gptq", "awq", "nvfp4", "mxfp4")])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "ct_int4")) for n in ("ct_int4", "ct_int8", "gptq", "awq", "nvfp4", "mxfp4", "fp8")])
 def test_without_a_config(name, tmp_path):
     """The values are those with it; a model's config.json that does not mention it is an error."""
     stored = {k: v for k, v in releases.quantized(model(layers=1), name).items() if ".mlp." in k}

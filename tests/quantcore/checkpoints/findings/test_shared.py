@@ -67,6 +67,17 @@ def test_a_transposed_weight():
     assert not list(of_transposes(dict.fromkeys(NAMES, (64, 64))))
 
 
+def test_a_transposed_weight_without_siblings(tmp_path):
+    """The original, and the other matrices, show it; where most are transposed, a library stores them so."""
+    w = {f"model.{n}.weight": weight(32, 64, seed=i) for i, n in enumerate(("head", "in", "out", "up", "down"))}
+    original = release(tmp_path / "original", w)
+    turned = w | {"model.up.weight": w["model.up.weight"].T}
+    (found,) = [f for f in release(tmp_path / "one", turned).findings(original) if f.severity == "error"]
+    assert (found.kind, found.tensors, found.facts["others"]) == ("transposed", ("model.up.weight",), 4)
+    every = {name: x.T for name, x in w.items()}
+    assert not [f for f in release(tmp_path / "all", every).findings(original) if f.severity == "error"]
+
+
 def test_bits_of_float16_that_are_called_bfloat16(tmp_path):
     """Scales, and values, with the medians of both readings."""
     stored = WRITERS["ct_int4"][0]("m", weight())
