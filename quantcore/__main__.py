@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -30,12 +29,11 @@ from quantcore.checkpoints import (
     tensor_text,
 )
 from quantcore.checkpoints.comparison import (
-    AS_STORED,
     CheckpointComparison,
     TensorResult,
     by_harm,
+    schemes_of,
     summary,
-    why_different,
 )
 from quantcore.checkpoints.findings import finding_of
 from quantcore.diagnosis import SEVERITIES
@@ -246,19 +244,15 @@ def _causes(
 ) -> list[CheckpointFinding]:
     """Return why tensors differ: what a check finds against an original, or how two schemes differ."""
     a, b = opened
-    pairs = [r for r in results if not r.problem and not r.equal and r.order == AS_STORED]
-    both = [(a.tensors[r.original_tensor], b.tensors[r.other_tensor]) for r in pairs]
-    if not any(x.is_quantized for x, _ in both):
-        found = []
-        if any(y.is_quantized for _, y in both):
+    differ = [result for result in results if not result.problem and not result.equal]
+    if not any(a.tensors[result.original_tensor].is_quantized for result in differ):
+        found: list[CheckpointFinding] = []
+        if any(b.tensors[result.other_tensor].is_quantized for result in differ):
             for step in command.with_progress(findings.steps(b, a)):
                 found += [f for f in step.findings if f.severity == "error"]
         return findings.grouped(found, findings.formats(b))
-    said = [
-        finding_of(s.severity, y.name, s.kind, s.words, **s.facts)
-        for x, y in dict.fromkeys(both)
-        if (s := why_different(x.layout, y.layout)) is not None
-    ]
+    why = {result.other_tensor: reason for result in differ if (reason := comparison.why(result)) is not None}
+    said = [finding_of(s.severity, name, s.kind, s.words, **s.facts) for name, s in why.items()]
     return findings.grouped(said, findings.formats(b))
 
 
@@ -291,9 +285,7 @@ def _print_comparison(
         size = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
         print(f"{path}: {checkpoint.format}, {count(len(checkpoint.tensors), 'tensor')}, {megabytes(size)}")
     print(summary(results))
-    schemes = Counter(result.storage for result in results if not result.problem)
-    shown = [f"A {x}, B {y}: {count(n, 'tensor')}" for (x, y), n in schemes.most_common()]
-    command.print_some(shown, "more pairs of schemes.")
+    command.print_some(schemes_of(results), "more pairs of schemes.")
     for cause in causes:
         print(f"{'error: ' * (cause.severity == 'error')}{cause.sentence} [{cause.kind}]")
     compared = [result for result in results if not result.problem and not result.equal]

@@ -18,14 +18,16 @@ from pages.models.two_checkpoints import controls
 from pages.models.two_checkpoints.controls import Chosen
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
+from pages.shared.computing import cache
 from pages.shared.state import choice
 from quantcore import figures
-from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
+from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, schemes_of, summary
 from quantcore.wording import count
 
 CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
 DRAWN = 2000  # circles in the chart
 LISTED = 100  # worst blocks, and remarks of each kind
+SCHEMES = 3  # pairs of schemes that are named
 AROUND = 32  # rows shown above and below a place
 SHOWN = [
     "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight",
@@ -71,6 +73,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
     }
     told = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for what, n in counts.items() if n]
     st.markdown(messages.plain(summary(known) + (f" {'; '.join(told)}: see Remarks." if told else "")))
+    _why(found, known)
     rows = rows_of(known, chosen)
     if not rows.empty:
         charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
@@ -86,6 +89,19 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         _remarks(known, found.comparison.pairing.unpaired)
     frame = rows.drop(columns="place")
     tables.downloads(frame, frame[SHOWN], "comparison", head)
+
+
+def _why(found: SharedComparison, known: Sequence[TensorResult]) -> None:
+    """Say how both sides are stored, and why the tensor that is harmed most differs, if its scales tell."""
+    stored = schemes_of(known)
+    more = f"; {len(stored) - SCHEMES:,} more pairs of schemes" if len(stored) > SCHEMES else ""
+    said = ["; ".join(stored[:SCHEMES]) + more + " (A: the original)."]
+    worst = by_harm(known)[0]
+    key = cache.CacheKey(f"why {found.key} | {worst.other_tensor}", 100)
+    reason = cache.cached_small(key, "why", lambda: found.comparison.why(worst))
+    if reason is not None:
+        said.append(reason.about(worst.other_tensor))
+    st.caption(messages.plain(" ".join(said)))
 
 
 def live(found: SharedComparison, chosen: Chosen) -> None:

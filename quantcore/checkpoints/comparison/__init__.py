@@ -12,10 +12,9 @@ together), `parts` (experts, rows of fused tensors, transposes), `orders` (rows 
 (progress, stopping, resuming).
 """
 
-from quantcore.checkpoints.comparison.orders import AS_STORED, Order, row_order
+from quantcore.checkpoints.comparison.orders import Order, row_order
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
-from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
-from quantcore.checkpoints.comparison.schemes import why_different
+from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, schemes_of, summary
 from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import CheckpointComparison, ComparisonState, ComparisonStep

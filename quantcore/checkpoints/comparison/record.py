@@ -1,6 +1,7 @@
 """The results of a comparison: the metrics of each pair, where its worst blocks are, and remarks."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
@@ -176,6 +177,21 @@ def by_harm(results: "Iterable[TensorResult]", metric: str = "sqnr_db") -> "list
     sign = 1 if metric in ("sqnr_db", "cosine") else -1
     harm = attrgetter(metric)
     return sorted(results, key=lambda result: (math.isnan(harm(result)), sign * harm(result)))
+
+
+def schemes_of(results: "Sequence[TensorResult]") -> list[str]:
+    """Return how both sides store the tensors that were compared, the most frequent first.
+
+    >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
+    >>> from quantcore.checkpoints.comparison import CheckpointComparison
+    >>> opened = [open_checkpoint(EXAMPLES[name]) for name in ("minilm", "minilm-gptq")]
+    >>> pair = CheckpointComparison(*opened)
+    >>> *_, last = pair.steps()
+    >>> schemes_of(pair.results(last.state))[1]
+    'A plain bfloat16, B gptq int4 per_group(128) symmetric: 2 tensors'
+    """
+    found = Counter(result.storage for result in results if not result.problem)
+    return [f"A {x}, B {y}: {count(n, 'tensor')}" for (x, y), n in found.most_common()]
 
 
 def summary(results: "Sequence[TensorResult]") -> str:

@@ -11,11 +11,13 @@ import numpy as np
 
 from quantcore.analysis import sqnr_of
 from quantcore.checkpoints.comparison.boxes import PairComparison, PairRecord, in_order
-from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
+from quantcore.checkpoints.comparison.orders import AS_STORED, HALVES, PAIRS, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, metrics
+from quantcore.checkpoints.comparison.schemes import why_different
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.rows import IN_MEMORY
+from quantcore.checkpoints.statement import Statement
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
@@ -150,6 +152,13 @@ class CheckpointComparison:
         """Return the results of the finished pairs, from ``first`` on."""
         pairs = zip(self.pairing.pairs[first:], state.finished[first:], strict=False)
         return [self._result(pair, record) for pair, record in pairs]
+
+    def why(self, result: TensorResult) -> Statement | None:
+        """Return why a pair of quantized tensors differs, as far as scales, zero points or codes tell."""
+        if result.problem or result.equal or result.order != AS_STORED:
+            return None
+        pair = self.original.tensors[result.original_tensor], self.other.tensors[result.other_tensor]
+        return why_different(*(tensor.layout for tensor in pair))
 
     def _boxes(self, state: ComparisonState) -> Iterator[tuple[PairComparison, int]]:
         """Yield the remaining boxes, each with its pair; a pair that can't be opened counts as one box."""

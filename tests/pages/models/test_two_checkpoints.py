@@ -112,6 +112,19 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
     text = next(s for s in said(at.markdown) if "pairs compared" in s)
     assert text.startswith("4 pairs compared, 1 of them bit-equal")
     assert f"lowest {qc.decibels(wanted[0].sqnr_db)} in 'a.3.weight'" in text
+    assert "A plain float32, B plain float32: 4 tensors (A: the original)." in said(at.caption)
+
+
+def test_why_two_quantized_releases_differ(tmp_path: Path) -> None:
+    """The divisors of the scales of the tensor that is harmed most, next to both schemes."""
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) * 0.03
+    for name, divisor in (("x", 127.0), ("y", 128.0)):
+        scale = x.abs().amax(1, keepdim=True) / divisor
+        (tmp_path / name).mkdir()
+        codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
+        save_file({"a.0.weight": codes, "a.0.weight_scale": scale}, tmp_path / name / "model.safetensors")
+    (text,) = [t for t in said(opened(tmp_path / "x", tmp_path / "y").caption) if "(A: the original)" in t]
+    assert "A divides max |w| by 127, B by 128" in text.replace("\\", "")
 
 
 @pytest.mark.parametrize(

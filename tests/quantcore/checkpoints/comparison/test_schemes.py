@@ -5,7 +5,7 @@ from suspects import M, W, awq_of, awq_stored, ct_stored, weight
 
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import why_different
+from quantcore.checkpoints.comparison.schemes import why_different
 
 
 def symmetric(x, divisor):
