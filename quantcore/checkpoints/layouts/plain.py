@@ -63,7 +63,7 @@ def plain(piece: StoredTensor, storage: str = "", dtype: torch.dtype | None = No
         dtype: the reader's output dtype, if not that of the tensor.
     """
     if piece.dtype not in TORCH_DTYPES:
-        unknown = short(piece.dtype, 40)
+        unknown = short(piece.dtype, 40)[1:-1]
         reason = (
             f"{named(piece.name)} has the dtype {unknown}, which is not supported; save it in another one."
         )
