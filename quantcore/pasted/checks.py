@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from quantcore.pasted.quantizer import (
 )
 
 _REAL = ("own", "positive", "negative", "outlier", "one-sided")  # probes like real tensors
+RANGE_FROM_ZERO = ("mistakes", "range-without-minimum")
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 
 
@@ -110,7 +112,7 @@ def _of(chain: Chain) -> str:
 
 def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
     """Yield a cast without a clamp, on a tensor where a code does not fit."""
-    kind, zero, held = q.kind, q.zero_point, between(limits)
+    kind, zero = q.kind, q.zero_point
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in q.on
     tried = [*q.ordinary, q.on["outlier"]] if fixed else q.ordinary
@@ -119,7 +121,7 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
     if not bool(beyond.any()) or kind == "unknown":
         return
     reach = between((float(codes.min()), float(codes.max())))
-    why = f"on the tensors tried, they reach {reach}, and those outside {held} do not fit"
+    why = f"on the tensors tried, they reach {reach}, and those outside it wrap around"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     certain |= kind == "span" and all(_overflows(c) for name, c in q.on.items() if name in _REAL)
     if kind == "given":
@@ -127,7 +129,7 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
         if q.factor.numel() == 1 and zero is not None:
             step = float(q.factor)
             ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
-            why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
+            why = f"with the scale {step:.4g}, values outside {ends} need other codes and wrap around"
     yield q.found("wrapped", cast.line, certain or kind == "percentiles", why=why)
 
 
@@ -166,7 +168,10 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     room = 0.01 if not clamp and any(_overflows(chain) for chain in q.ordinary) else _ROOM
     if min(divisor, written) > most + room:
         how = "the clamp clips" if clamp else "the cast overflows for"
-        yield q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
+        found = q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
+        # max|x| divided by the steps of a range from min to max
+        whole = q.kind == "abs" and low < 0 and divisor == high - low
+        yield replace(found, lesson=RANGE_FROM_ZERO) if whole else found
     elif clamp and divisor * 1.9 < most and not lost:
         yield q.found("unused_codes", q.divided.line, **facts)
 
@@ -285,8 +290,8 @@ def check_own(q: Quantizer) -> Iterator[CodeFinding]:
         return
     codes, beyond = own.cast_at(-1)
     lost, reach = int(beyond.sum()), between((float(codes.min()), float(codes.max())))
-    lie = f"{lost} of {beyond.numel()} codes {'lies' if lost == 1 else 'lie'} outside {between(q.limits)}"
-    yield q.found("wrapped", q.cast.line, why=f"of the code's own tensor, {lie} (they reach {reach})")
+    wrap = f"{lost} of {beyond.numel()} codes {'wraps' if lost == 1 else 'wrap'} around"
+    yield q.found("wrapped", q.cast.line, why=f"of the code's own tensor, they reach {reach}, and {wrap}")
 
 
 def check_special(q: Quantizer) -> Iterator[CodeFinding]:

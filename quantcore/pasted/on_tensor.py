@@ -14,6 +14,7 @@ from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import intended, of_each
+from quantcore.pasted.own import is_own, start
 from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
@@ -58,7 +59,7 @@ class Against:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A quantizer on a tensor ``x``.
+    """A quantizer on a tensor ``x``, which is the code's own if it is given one.
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code,
     or (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned;
@@ -112,14 +113,17 @@ def show_code(
     """
     x = _finite(x)
     q = reading.quantizers[place]
-    element = tuple(i + n if i < 0 else i for i, n in zip(element, x.shape, strict=False))
+    shape = x.shape
     walk, places = _evaluated(reading.text, x, handed, q.flags)
     x = walk.given.x
     chain = by_place(walk.vals).get(q.place)
-    if chain is not None and chain.x.numel() < x.numel():
+    if chain is not None and is_own(chain):
+        x = start(chain).numbers.float()
+        shape = x.shape
+        places = [torch.arange(n) for n in x.shape]
+    elif chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
-            "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be "
-            "shown as one map."
+            "The code quantizes the tensor part by part, so its codes can't be shown as one map."
         )
     if chain is None or chain.codes[-1].numbers.numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)
@@ -135,6 +139,7 @@ def show_code(
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
+    element = tuple(i + n if i < 0 else i for i, n in zip(element, shape, strict=False))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:

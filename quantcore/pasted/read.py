@@ -12,7 +12,8 @@ from quantcore.pasted.checks import check_codes, check_own, check_special
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place, is_literal, origin
+from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
+from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
 from quantcore.pasted.source import read_source
 from quantcore.pasted.walk import Walk, probe
 from quantcore.pasted.way_back import check_dequantize
@@ -26,7 +27,8 @@ class CodeReading:
     """``text``: the text as pasted, of a notebook's file its code; ``findings``: mistakes and notes, by
     line; ``recognized``: what was recognized and checked; ``unread``: what was not evaluated; ``library``:
     library calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
-    ``skipped``: the lines that are no Python: outputs, magics and prose; ``quantizers``: the quantizers on
+    ``skipped``: the lines that are no Python: outputs, magics and prose; ``own_tensors``: the tensor of the
+    code's own that each quantizer is given; None if it is given another; ``quantizers``: the quantizers on
     the first ordinary tensors, empty in a reading that comes from another process."""
 
     text: str
@@ -36,6 +38,7 @@ class CodeReading:
     library: tuple[str, ...] = ()
     lines_of_quantizers: tuple[int, ...] = ()
     skipped: tuple[int, ...] = ()
+    own_tensors: tuple[OwnTensor | None, ...] = ()
     quantizers: tuple[Quantizer, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -88,10 +91,11 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     found: list[CodeFinding] = []
     # by what tells them apart: two variants, or turns of a loop, may lead to the same one
     quantizers: dict[tuple[object, ...], Quantizer] = {}
+    tensors: dict[tuple[object, ...], OwnTensor | None] = {}
     end = time.thread_time() + bounds.SECONDS_IN_ALL
     probed = list(probe(partial(CodeInputs, text, tree, end=end), shape))
     for walks in probed:
-        for q in _quantizers(walks):
+        for q, own in _quantizers(walks):
             key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
             if key not in quantizers and time.thread_time() <= end:
                 codes = confirmed(q, list(check_codes(q)), walks)
@@ -99,7 +103,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
                 if any(start <= q.codes[-1].index < end for start, end in walks["positive"].cut):
                     more = [replace(f, certain=False) for f in more]  # what follows its codes is not known
                 found += [replace(f, quantizer=len(quantizers)) for f in more]
-                quantizers[key] = q
+                quantizers[key], tensors[key] = q, own
     for line, name in dict.fromkeys(written for walks in probed for written in walks["positive"].written):
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
@@ -117,20 +121,23 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
         tuple(q.scalings[0].line for q in quantizers.values()),
         source.skipped,
+        tuple(tensors.values()),
         tuple(quantizers.values()),
     )
 
 
-def _quantizers(walks: dict[str, Walk]) -> Iterator[Quantizer]:
-    """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it."""
+def _quantizers(walks: dict[str, Walk]) -> Iterator[tuple[Quantizer, OwnTensor | None]]:
+    """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it, and the
+    tensor of the code's own that it is given."""
     found = {name: by_place(walk.vals) for name, walk in walks.items()}
     first = walks["positive"]
     for place, seen_at in seen(first, found["positive"]).items():
         on = {name: chains[place] for name, chains in found.items() if place in chains}
-        if "own" in on and not is_literal(origin(on["own"].data)):
+        own = own_tensor(walks["own"], on["own"]) if "own" in on else None
+        if "own" in on and not is_literal(on["own"]):
             del on["own"]
         if "negative" in on:
-            yield Quantizer(on, place, first.given.flags, seen_at)
+            yield Quantizer(on, place, first.given.flags, seen_at), own
 
 
 def _parts(q: Quantizer) -> Iterator[str]:

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.on_tensor import Against, LineValue, Shown
+from quantcore.pasted.own import OwnTensor
 from quantcore.pasted.read import CodeReading
 from quantcore.scheme import Scheme
 
 Plain = dict[str, Any]  # of what JSON has: no NaN, no infinity
+_LISTS = ("recognized", "unread", "library", "lines_of_quantizers", "skipped")  # of a reading, of plain items
 
 
 def reading_to_plain(reading: CodeReading) -> Plain:
@@ -20,11 +22,8 @@ def reading_to_plain(reading: CodeReading) -> Plain:
     return {
         "text": reading.text,
         "findings": [asdict(f) for f in reading.findings],
-        "recognized": list(reading.recognized),
-        "unread": list(reading.unread),
-        "library": list(reading.library),
-        "lines_of_quantizers": list(reading.lines_of_quantizers),
-        "skipped": list(reading.skipped),
+        "own_tensors": [None if own is None else own._asdict() for own in reading.own_tensors],
+        **{name: list(getattr(reading, name)) for name in _LISTS},
     }
 
 
@@ -32,11 +31,11 @@ def reading_from_plain(plain: Mapping[str, Any]) -> CodeReading:
     """Return the reading that `reading_to_plain` was given, without its quantizers."""
     return CodeReading(
         plain["text"],
-        tuple(CodeFinding(**f) for f in plain["findings"]),
-        *(
-            tuple(plain[name])
-            for name in ("recognized", "unread", "library", "lines_of_quantizers", "skipped")
+        tuple(CodeFinding(**{**f, "lesson": tuple(f["lesson"])}) for f in plain["findings"]),
+        own_tensors=tuple(
+            own and OwnTensor(**{**own, "shape": tuple(own["shape"])}) for own in plain["own_tensors"]
         ),
+        **{name: tuple(plain[name]) for name in _LISTS},
     )
 
 

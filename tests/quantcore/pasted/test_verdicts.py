@@ -48,9 +48,8 @@ def test_a_zero_point_that_is_always_0_is_missing(text):
 @for_each("text", code_siblings.WRAPS_ON_ITS_OWN)
 def test_what_wraps_on_the_code_s_own_tensor_is_an_error(text):
     (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "wrapped"]
-    lost, size, low, high = map(
-        float, re.search(r"own tensor, (\d+) of (\d+) codes lies? outside .* reach (\S+)\.\.(\S+)\)", found.what).groups()
-    )
+    said = re.search(r"own tensor, they reach (\S+)\.\.(\S+), and (\d+) of (\d+) codes wraps? around", found.what)
+    low, high, lost, size = map(float, said.groups())
     q = executed(text, POSITIVE)["q"]
     wide = re.sub(r"\.to\(torch\.u?int8\)|\.astype\(np\.u?int8\)", "", text)
     codes = np.asarray(executed(wide, POSITIVE)["q"], np.float64)
