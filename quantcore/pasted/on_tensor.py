@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,8 +12,10 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
+from quantcore.pasted.checks import check_on
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import intended, of_each
+from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.own import is_own, start
 from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
@@ -63,7 +65,8 @@ class Shown:
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code,
     or (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned;
-    ``against``: the comparison with the intended scheme, or ``why`` there is no such scheme.
+    ``against``: the comparison with the intended scheme, or ``why`` there is no such scheme; ``findings``:
+    mistakes that show on this tensor, if it is not the code's own, whose mistakes the reading has.
     """
 
     x: Tensor
@@ -72,6 +75,7 @@ class Shown:
     lines: tuple[LineValue, ...]
     against: Against | None
     why: str
+    findings: tuple[CodeFinding, ...] = ()
 
 
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
@@ -147,7 +151,10 @@ def show_code(
         against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
     except QuantError as error:
         against, why = None, str(error)
-    return Shown(x, codes, x_hat, lines, against, why)
+    found = () if is_own(chain) else check_on(q, chain, "this tensor")
+    source = reading.text.split("\n")
+    findings = (replace(f, quantizer=place, source=source[f.line - 1].strip()[:200]) for f in found)
+    return Shown(x, codes, x_hat, lines, against, why, tuple(findings))
 
 
 def sample(x: object, element: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:

@@ -1,14 +1,14 @@
 """From pasted code to what is found in it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.checks import check_codes, check_own, check_special
+from quantcore.pasted.checks import check_codes, check_on, check_special
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
@@ -51,6 +51,10 @@ class CodeReading:
         """The findings that depend on the tensor, or on what the code does not show."""
         return tuple(f for f in self.findings if not f.certain)
 
+    def with_findings(self, more: Iterable[CodeFinding]) -> "CodeReading":
+        """Return the reading with what is found on one tensor, instead of notes on the same."""
+        return replace(self, findings=in_order((*more, *self.findings)))
+
     @property
     def summary(self) -> str:
         """One sentence on what was found; without mistakes, only what was checked."""
@@ -65,6 +69,14 @@ class CodeReading:
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
         return f"{count(len(self.mistakes), 'mistake')} in {lines_of(self.mistakes)}. Checked: {checked}."
+
+
+def in_order(findings: Iterable[CodeFinding]) -> tuple[CodeFinding, ...]:
+    """Return findings by line; of a kind and line the first one that is certain, if there is one."""
+    kept: dict[tuple[str, int], CodeFinding] = {}
+    for found in sorted(findings, key=lambda f: not f.certain):
+        kept.setdefault((found.kind, found.line), found)
+    return tuple(sorted(kept.values(), key=lambda f: (f.line, not f.certain, f.kind)))
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:
@@ -99,7 +111,8 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
             key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
             if key not in quantizers and time.thread_time() <= end:
                 codes = confirmed(q, list(check_codes(q)), walks)
-                more = [*check_own(q), *codes, *check_dequantize(q), *check_special(q)]
+                on_own = check_on(q, q.on["own"], "the code's own tensor") if "own" in q.on else ()
+                more = [*on_own, *codes, *check_dequantize(q), *check_special(q)]
                 if any(start <= q.codes[-1].index < end for start, end in walks["positive"].cut):
                     more = [replace(f, certain=False) for f in more]  # what follows its codes is not known
                 found += [replace(f, quantizer=len(quantizers)) for f in more]
@@ -108,14 +121,11 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
         found.append(replace(finding("clamp_in_place", line, what=what), quantizer=0 if quantizers else None))
-    # of a kind and line the first one that is certain, if there is one
-    found.sort(key=lambda f: not f.certain)
-    kept = {(f.kind, f.line): f for f in reversed(found)}
     lines, first = source.lines, probed[0]["positive"]
-    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept.values()]
+    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in found]
     return CodeReading(
         text,
-        tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
+        in_order(findings),
         tuple(dict.fromkeys(part for q in quantizers.values() for part in _parts(q))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),

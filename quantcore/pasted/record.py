@@ -31,7 +31,7 @@ def reading_from_plain(plain: Mapping[str, Any]) -> CodeReading:
     """Return the reading that `reading_to_plain` was given, without its quantizers."""
     return CodeReading(
         plain["text"],
-        tuple(CodeFinding(**{**f, "lesson": tuple(f["lesson"])}) for f in plain["findings"]),
+        tuple(map(_finding, plain["findings"])),
         own_tensors=tuple(
             own and OwnTensor(**{**own, "shape": tuple(own["shape"])}) for own in plain["own_tensors"]
         ),
@@ -43,7 +43,8 @@ def shown_to_plain(shown: Shown) -> tuple[Plain, dict[str, Tensor]]:
     """Return a quantizer on a tensor: what is plain, and the tensors by name."""
     arrays = {"x": shown.x, "codes": shown.codes, "dequantized": shown.dequantized}
     lines = [asdict(v) | {n: _plain(getattr(v, n)) for n in ("low", "high", "picked")} for v in shown.lines]
-    plain: Plain = {"lines": lines, "why": shown.why, "against": None}
+    findings = [asdict(f) for f in shown.findings]
+    plain: Plain = {"lines": lines, "why": shown.why, "findings": findings, "against": None}
     if (against := shown.against) is not None:
         sqnr_db = [_plain(db) for db in against.sqnr_db]
         plain["against"] = {"scheme": str(against.scheme), "outside": against.outside, "sqnr_db": sqnr_db}
@@ -66,7 +67,12 @@ def shown_from_plain(plain: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> 
         tuple(map(_line, plain["lines"])),
         against,
         plain["why"],
+        tuple(map(_finding, plain["findings"])),
     )
+
+
+def _finding(plain: Mapping[str, Any]) -> CodeFinding:
+    return CodeFinding(**{**plain, "lesson": tuple(plain["lesson"])})
 
 
 def _line(plain: Mapping[str, Any]) -> LineValue:

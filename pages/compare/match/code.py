@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.compare.match import guarded, run, views
@@ -68,19 +69,28 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     else:  # once it is this run's turn
         make = partial(guarded.read_code, text, _shape(tensor))
         reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
-    if reading.mistakes or reading.findings:
-        with right:
+    marks, verdict = right.empty(), st.empty()
+    _verdict(reading, marks, verdict)
+    more = _on_tensor(text, reading, tensor, scheme)
+    if more:  # what shows on this tensor belongs to the one verdict
+        _verdict(reading.with_findings(more), marks, verdict)
+
+
+def _verdict(reading: qc.CodeReading, marks: DeltaGenerator, verdict: DeltaGenerator) -> None:
+    """Draw the marked lines and all that is found in them."""
+    if reading.findings:
+        with marks:
             _source(reading)
-    _summary(reading)
-    for finding in reading.mistakes:
-        _finding(finding)
-    if reading.notes:
-        notes = len(reading.notes)
-        matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
-        with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
-            for finding in reading.notes:
-                _finding(finding)
-    _on_tensor(text, reading, tensor, scheme)
+    with verdict.container():
+        _summary(reading)
+        for finding in reading.mistakes:
+            _finding(finding)
+        if reading.notes:
+            notes = len(reading.notes)
+            matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
+            with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
+                for finding in reading.notes:
+                    _finding(finding)
 
 
 def _cards() -> list[cards.Card]:
@@ -178,14 +188,17 @@ def _shape(tensor: PageTensor) -> tuple[int, ...] | None:
 
 def _on_tensor(
     text: str, reading: qc.CodeReading, given: PageTensor | None, scheme: qc.Scheme | None
-) -> None:
+) -> tuple[qc.CodeFinding, ...]:
     """Draw each line's values, and the errors and codes of the code and of the scheme that it intends.
+
+    Returns:
+        what goes wrong on this tensor, besides what the reading has.
 
     Args:
         given: the visitor's tensor, for quantizers that are not given one of the code's own.
     """
     if not reading.lines_of_quantizers:
-        return
+        return ()
     heading = st.empty()
     left, right = st.columns(2)
     with right:
@@ -196,7 +209,7 @@ def _on_tensor(
     elif given is not None:
         title, shape = f"the tensor {given.title}", given.shape
     else:
-        return
+        return ()
     heading.markdown(f"##### On {messages.plain(title)}")
     with left:
         element = _element(len(shape))
@@ -218,7 +231,7 @@ def _on_tensor(
         )
     except qc.QuantError as error:
         messages.hint(str(error))
-        return
+        return ()
     tensor = given if own is None and given is not None else of_values(shown.x.numpy(), title)
     if shown.codes.numel() < tensor.elements:
         used = " × ".join(map(str, shown.codes.shape))
@@ -232,6 +245,7 @@ def _on_tensor(
         _compared(shown, shown.against)
     _values(shown, element)
     _matched(shown, tensor)
+    return shown.findings
 
 
 def _named(own: pasted.OwnTensor) -> str:

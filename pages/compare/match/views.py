@@ -63,7 +63,7 @@ def _credited(best: Candidate, elements: int) -> str:
     gives = "gives" if len(libraries) == 1 else "give"
     more = [f"{len(libraries) - 3} more"] if len(libraries) > 3 else []
     equal = f"{elements - best.differing:,} of the {elements:,}" if best.differing else "these"
-    return f"With these rules, {joined([*libraries[:3], *more])} {gives} {equal} integers. "
+    return f"With these rules {joined([*libraries[:3], *more])} {gives} {equal} integers. "
 
 
 def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:

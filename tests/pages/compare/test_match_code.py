@@ -223,3 +223,11 @@ def test_a_lesson_stands_beside_its_own_mistake():
     at = opened("s = (x.max() - x.min()) / 256\nq = torch.round((x - x.min()) / s).to(torch.uint8)")
     labels = [e.proto.label for e in at.get("page_link")]
     assert labels[:2] == ["Lesson: Scale", f"Lesson: {CASES['cast-without-clamp'].title}"]
+
+
+def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
+    at = opened("s = x.std() / 100\nq = torch.round(x / s).to(torch.int8)")
+    assert said(at.warning)[0] == "1 mistake in line 2."
+    assert any("Line 2: Cast without a clamp.** Nothing clamps" in text for text in said(at.markdown))
+    assert not any("No known mistake" in text for text in said(at.info))
+    assert source(at).count("✗") == 1
