@@ -133,7 +133,8 @@ def _measure(options: argparse.Namespace) -> Table:
     imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
     if limit is not None:
         names = checkpoint.config.get("general.architecture")
-        check_error(outlined, options.error, imatrix and Imatrix(imatrix.tensors, names))
+        inputs = None if imatrix is None else Imatrix(imatrix.tensors, names)
+        check_error(outlined, options.error, inputs)
     part = re.fullmatch(r"(\d+)/(\d+)", options.part)
     if part is None:
         raise QuantError(f"--part {options.part} is not a part; give I/N, such as 1/4.")
