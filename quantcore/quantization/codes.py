@@ -20,7 +20,7 @@ from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Blocks, Region, cells_of, split_axes, spread
 from quantcore.numerics import CHUNK, like, refuse_nonfinite, rounding
 from quantcore.programs import CAST_LIMITS, cast_program, encode
-from quantcore.qparams import QParams, decode, dequantizer_of, fit, store, unscale
+from quantcore.qparams import Dequantizer, QParams, decode, dequantizer_of, fit, store, unscale
 from quantcore.quantization.walk import boxes, prepare
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, check_supported, full_name, received
@@ -133,15 +133,21 @@ def dequantize(
     tensor([ 0.5000, -1.0000,  1.7500])
     """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
-    return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)
+    params = QParams(scale, zero_point)
+    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
+    return dequantize_with(codes, params, scheme, blocks, dequantizer, out)
 
 
 def dequantize_with(
-    codes: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None = None
+    codes: Tensor,
+    params: QParams,
+    scheme: Scheme,
+    blocks: Blocks,
+    dequantizer: Dequantizer,
+    out: Tensor | None = None,
 ) -> Tensor:
     """`dequantize` with everything that the convention stores, float32."""
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
-    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
     wide = scheme.rules.decoding.decoding_dtype == "float64"
     x_hat = _output(out, blocks, torch.float64 if wide else torch.float32, codes.device)
     blocked = (blocks.view(codes), blocks.view(x_hat))

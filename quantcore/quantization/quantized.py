@@ -95,7 +95,7 @@ class Quantized:
         """The shape in which the blocks are boxes: x's own, or flat if groups cross row boundaries."""
         return self.blocks.blocked_shape
 
-    @property
+    @cached_property
     def dequantizer(self) -> Dequantizer:
         """How the library dequantizes, in block form."""
         return dequantizer_of(self.params, self.scheme.format, self.computed.rules)
@@ -106,7 +106,7 @@ class Quantized:
 
         Numbers that `value_dtype` can represent, in float32, or in float64 where the library computes in it.
         """
-        return dequantize_with(self.codes, self.params, self.computed, self.blocks)
+        return dequantize_with(self.codes, self.params, self.computed, self.blocks, self.dequantizer)
 
     @property
     def error(self) -> Tensor:
