@@ -12,7 +12,7 @@ from quantcore.analysis.sums import sqnr_of
 from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
-from quantcore.quantization import Quantized, apply_quietly
+from quantcore.quantization import Quantized, apply_quietly, check_result
 from quantcore.range_setting import METHODS, MinMax, RangeSetting, Task
 from quantcore.scheme import Scheme, received, unsupported_reason
 
@@ -86,6 +86,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
     >>> qc.range_in_use(qc.apply([-1.0, 0.5, 2.0], qc.Scheme.parse("uint4 asymmetric")))
     (-1.0, 2.0)
     """
+    check_result(result, "range_in_use")
     low, high = result.params.low, result.params.high
     if low is None or high is None or result.scheme.range_setting.moves_zero_point:
         low, high = (

@@ -20,7 +20,7 @@ from quantcore.granularity import Blocks, to_blocks
 from quantcore.notation import write_call
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import BlockErrors, Groups, parameters
-from quantcore.quantization import Quantized
+from quantcore.quantization import Quantized, check_result
 from quantcore.range_setting import MinMax, Search, Trial
 from quantcore.scheme import Scheme, check_supported, received
 
@@ -206,6 +206,7 @@ def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> Sea
     Raises:
         QuantError: the scheme's range setting is not a search.
     """
+    check_result(result, "search_curve")
     setting, count = result.scheme.range_setting, result.blocks.count
     if not isinstance(setting, Search):
         raise QuantError(f"{write_call(setting)} is not a search; choose one such as make_qx.")

@@ -1,12 +1,14 @@
 """What a quantized tensor costs to store."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, blocked_shape, grid_shape
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.scheme import Scheme, as_scheme
 from quantcore.scheme.support import check_supported
+from quantcore.wording import passed
 
 # of a scale, and of a zero_point that is not a code (hqq)
 _BITS = {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16}
@@ -27,7 +29,7 @@ class Storage:
         return (self.codes + self.scales + self.zero_points) / self.elements
 
 
-def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
+def storage(scheme: Scheme | str, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
     Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype
@@ -44,6 +46,9 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
     """
+    scheme = as_scheme(scheme)
+    if not isinstance(shape, Sequence):
+        raise QuantError(f"shape is {passed(shape)}; give the lengths of all axes, such as x.shape.")
     shape = tuple(shape)
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
@@ -84,7 +89,7 @@ def _knows_zero_points(scheme: Scheme) -> bool:
     return scheme.symmetric and (given <= {0} or given <= {scheme.format.middle})
 
 
-def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
+def bits_per_element(scheme: Scheme | str, shape: tuple[int, ...]) -> float:
     """Return the storage cost in bits per element, including scales and zero points.
 
     >>> from quantcore.granularity import PerGroup
@@ -95,7 +100,7 @@ def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
     return storage(scheme, shape).bits_per_element
 
 
-def compression_ratio(scheme: Scheme, shape: tuple[int, ...], original_bits: int = 32) -> float:
+def compression_ratio(scheme: Scheme | str, shape: tuple[int, ...], original_bits: int = 32) -> float:
     """Return the size at ``original_bits`` per element over the quantized size.
 
     >>> import quantcore as qc
