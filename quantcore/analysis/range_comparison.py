@@ -14,7 +14,7 @@ from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly, check_result
 from quantcore.range_setting import METHODS, MinMax, RangeSetting, Task
-from quantcore.scheme import Scheme, received, unsupported_reason
+from quantcore.scheme import Scheme, as_scheme, received, unsupported_reason
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RangeMark:
 
 def range_marks(
     x: Any,
-    scheme: Scheme,
+    scheme: Scheme | str,
     block: tuple[int, ...] | None = None,
     settings: tuple[RangeSetting, ...] = METHODS,
 ) -> tuple[RangeMark, ...]:
@@ -62,6 +62,7 @@ def range_marks(
     Raises:
         QuantError: see `range_curve`.
     """
+    scheme = as_scheme(scheme)
     if scheme.range_setting.searches_codes:
         return ()
     x, scheme, _ = received(x, scheme)

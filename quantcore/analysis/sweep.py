@@ -16,7 +16,7 @@ from quantcore.analysis.metrics import Report, report
 from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
-from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor, as_shape
 from quantcore.notation import write_call
 from quantcore.numerics import held
 from quantcore.quantization import apply_quietly
@@ -160,6 +160,7 @@ def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     with min-MSE, and per-tensor and per-channel integers also with the 99.9th percentile. Then HQQ's schemes
     and every preset. Schemes that do not fit the shape are left out.
     """
+    shape = as_shape(shape)
     granularities = _granularities(shape)
     candidates = [
         Scheme(fmt, symmetric, granularity, setting)

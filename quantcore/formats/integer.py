@@ -25,6 +25,7 @@ from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats.codebook import CODEBOOKS, CodebookFormat, read_codebook
 from quantcore.formats.floating_point import FLOATS, FloatFormat, read_float
+from quantcore.wording import passed
 
 MIN_BITS, MAX_BITS = 2, 16
 
@@ -133,6 +134,8 @@ def parse_format(word: str) -> Format:
     Raises:
         QuantError: the format is unknown.
     """
+    if not isinstance(word, str):
+        raise QuantError(f"A format's text is needed, not {passed(word)}; write for example 'int4'.")
     usual = _usual(word)
     for read in (read_float, read_codebook):
         found = read(word) or read(usual)

@@ -1,14 +1,12 @@
 """What a quantized tensor costs to store."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, blocked_shape, grid_shape
+from quantcore.granularity import as_shape, block_shape, blocked_shape, grid_shape
 from quantcore.scheme.scheme import Scheme, as_scheme
 from quantcore.scheme.support import check_supported
-from quantcore.wording import passed
 
 # of a scale, and of a zero_point that is not a code (hqq)
 _BITS = {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16}
@@ -47,9 +45,7 @@ def storage(scheme: Scheme | str, shape: tuple[int, ...]) -> Storage:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
     """
     scheme = as_scheme(scheme)
-    if not isinstance(shape, Sequence):
-        raise QuantError(f"shape is {passed(shape)}; give the lengths of all axes, such as x.shape.")
-    shape = tuple(shape)
+    shape = as_shape(shape)
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
     check_supported(scheme, shape)

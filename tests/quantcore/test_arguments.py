@@ -32,6 +32,8 @@ def test_a_text_is_a_scheme_everywhere() -> None:
     assert torch.equal(qc.dequantize(RESULT.codes, RESULT.scale, 0, text), RESULT.dequantized)
     assert torch.equal(qc.dequantize(RESULT), RESULT.dequantized)
     assert qc.fit_scheme(X, text, 8) == qc.fit_scheme(X, SCHEME, 8)
+    assert str(qc.program(text)) == str(qc.program(SCHEME))
+    assert qc.range_marks(X, text) == qc.range_marks(X, SCHEME)
     assert qc.differences("int8 torchao") == qc.differences(qc.Scheme.parse("int8 torchao"))
     found = qc.compare(X, text, "textbook", "torchao")
     assert torch.equal(found.a.codes, RESULT.codes)
@@ -138,6 +140,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "maps": (lambda: qc.figures.maps(X), "maps needs"),
     "export": (lambda: qc.export.to_npz(X), "export needs"),
     "shape": (lambda: qc.bits_per_element("int4", X), "shape is a Tensor"),
+    "shape text": (lambda: qc.default_schemes("8x64"), "shape is the text '8x64'"),
+    "block_shape": (lambda: qc.block_shape("per_group(32)", (8, 64)), "granularity is the text"),
+    "program": (lambda: qc.program(4), "scheme is the number 4"),
+    "parse_format": (lambda: qc.parse_format(4), "not the number 4"),
     "codes": (lambda: qc.dequantize([1, 2], 0.1, 0, "int8"), "codes is a list"),
     "no scale": (lambda: qc.dequantize(RESULT.codes), "scale is missing"),
     "PRESETS": (lambda: qc.PRESETS["gguf.q4_K"], "did you mean 'gguf.Q4_K'?"),

@@ -63,7 +63,8 @@ def ruled_table(text: str) -> NumberTable | None:
     edged = [line for line in piped if _PIPE.match(line[0].strip()) and _PIPE.match(line[0].strip()[-1])]
     if not piped or len(piped[0][0].strip()) < 2 or (len(lines) == len(piped) and len(edged) < len(piped)):
         return None
-    rows, header = [], 0
+    rows: list[list[Cell]] = []
+    header = 0
     below = lines[lines.index(piped[0]) :]
     double = any(_DOUBLE_RULE.search(line[0]) for line in below if _RULE.fullmatch(line[0]))
     for line in below:
