@@ -211,8 +211,8 @@ def _most(*parameters: Tensor) -> Tensor:
 
 def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor, kernel: Kernel) -> Tensor:
     """Return the largest magnitude of unclamped values."""
-    s = kernel.factor(scale, inverse)
-    reach: Tensor = run(kernel.quotient, {"x": largest, "s": s, "1/s": s}) + shift
+    numbers = {"x": largest, "s": scale, "1/s": torch.reciprocal(scale) if inverse is None else inverse}
+    reach: Tensor = run(kernel.quotient, numbers) + shift
     return reach
 
 
