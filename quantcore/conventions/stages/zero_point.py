@@ -91,7 +91,7 @@ class ZeroPointStage(Stage):
     replaced_zero_point            for a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
     nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": qmin - (-2^31) in int32
     unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" the same for 8 and 16 bits, else
-                                   floor((qmin+qmax)/2) · "zero"
+                                   floor((qmin+qmax)/2) · "below_middle" 2^(bits-1) - 1 · "zero"
     =============================  ===========================================================================
     """
 
@@ -138,7 +138,7 @@ class ZeroPointStage(Stage):
         lambda facts: f"a zero point of NaN is replaced by {facts.rules.zero_point.of_nan(facts.fmt)}",
         _nan_matters,
     )
-    unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = choice(
+    unsigned_symmetric_zero_point: Literal["middle", "observer", "below_middle", "zero"] = choice(
         "middle",
         "its value for symmetric unsigned codes",
         lambda facts: f"the zero point is {facts.middle}",
@@ -167,7 +167,7 @@ class ZeroPointStage(Stage):
             return 0
         if choice == "observer" and fmt.bits not in _OBSERVED_BITS:
             return (fmt.qmin + fmt.qmax) // 2
-        return fmt.middle
+        return fmt.middle - (choice == "below_middle")
 
     def middle_formula(self, fmt: Format) -> str:
         """Return the formula of `middle`."""
@@ -178,7 +178,8 @@ class ZeroPointStage(Stage):
             return "0, symmetric"
         if choice == "observer" and fmt.bits not in _OBSERVED_BITS:
             return f"({fmt.qmin} + {fmt.qmax}) // 2, symmetric and unsigned"
-        return f"2^{fmt.bits - 1}, symmetric and unsigned"
+        below = " - 1" if choice == "below_middle" else ""
+        return f"2^{fmt.bits - 1}{below}, symmetric and unsigned"
 
     def of_nan(self, fmt: Format) -> int:
         """Return the zero_point used if the arithmetic gives NaN."""
