@@ -18,7 +18,7 @@
   let fresh = false, open = false;
   let control = null; // of the last action
   let asked = 0; // when a control changed, if the app has not responded yet
-  let askedIn; // the run that was drawn then, on pages that number them
+  let askedIn; // the number of the run that was drawn then
   let acted = false; // since the last change of the query; a later change by the app itself is not waited for
 
   const unanswered = () => running() || (asked > 0 && run() === askedIn && performance.now() - asked < OVERDUE);

@@ -25,7 +25,6 @@ from quantcore.wording import sentence
 _BEGINS = [sum(part.minutes for part in CLASS[:i]) for i in range(len(CLASS) + 1)]
 MINUTES = _BEGINS[-1]
 _FOLDED, _PLACE = "_learn_folded", "_learn_sources"
-_RUN = "_learn_runs"  # their number tells history.js that an action was answered
 FEW = 8  # steps that fit into one row of buttons
 _CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
@@ -130,8 +129,7 @@ def head(name: str) -> str:
                 _part_button(label, name, part, direction)
     if part is not None:
         _ask(part)
-    st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
-    st.html(f'<i class="qs-seen" data-seen="{html.escape(f"{name}/{step}")}" data-run="{run}" hidden></i>')
+    st.html(f'<i class="qs-seen" data-seen="{html.escape(f"{name}/{step}")}" hidden></i>')
     return step
 
 

@@ -22,11 +22,12 @@ from quantcore.quantization import (
     Quantized,
     apply_quietly,
     approximations,
+    check_result,
     may_leave_integers,
     parameters_of,
     unclamped,
 )
-from quantcore.scheme import Scheme, accepted, with_importance
+from quantcore.scheme import Scheme, accepted, as_scheme, with_importance
 
 _FEW_CODES = 8  # looking for so many costs less than counting all
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
@@ -159,7 +160,10 @@ def squares_among(result: Quantized, which: Tensor) -> tuple[float, float]:
 
 def sums_of_region(result: Quantized, region: Region) -> Sums:
     """Return the sums of a region of a result."""
-    x, x_hat = _both(result, region)
+    return _sums_of(result, region, *_both(result, region))
+
+
+def _sums_of(result: Quantized, region: Region, x: Tensor, x_hat: Tensor) -> Sums:
     found = sums_of(x, x_hat).sums
     if region.elements:  # from the flat index in the region to that in the tensor
         inside = np.unravel_index(found.worst_at, tuple(e.stop - e.start for e in region.elements))
@@ -168,22 +172,26 @@ def sums_of_region(result: Quantized, region: Region) -> Sums:
     return found
 
 
-def report(result: Quantized) -> Report:
-    """Return every metric of a result, in one pass.
+def report(result: Any, scheme: Scheme | str | None = None) -> Report:
+    """Return every metric of a result, in one pass; of a tensor, with the ``scheme`` that quantizes it.
 
     >>> import quantcore as qc
     >>> found = qc.report(qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4)))
     >>> qc.decibels(found.sqnr_db), found.max_abs_error_index, found.codes_used
     ('21.7 dB', (0, 1), 4)
     """
+    if scheme is not None:
+        result = apply_quietly(result, scheme)
+    check_result(result, "report")
     fmt, shape = result.scheme.format, tuple(result.given.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
     for region, values in unclamped(result.given, result.params, result.computed):
-        own = sums_of_region(result, region)
+        both = _both(result, region)
+        own = _sums_of(result, region, *both)
         sums.merge(own)
         codes.add(result.blocks.view(result.codes)[region.elements])
         outside = _outside(values, result.scheme)
-        beyond, inside = _split(result, region, outside, own.ee) if len(outside) else (0.0, own.ee)
+        beyond, inside = _split(*both, outside, own.ee) if len(outside) else (0.0, own.ee)
         clipped += len(outside)
         clipping_sse += beyond
         rounding_sse += inside
@@ -200,7 +208,9 @@ def report(result: Quantized) -> Report:
     )
 
 
-def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: Any = None) -> SchemeErrors:
+def errors_of(
+    x: Any, scheme: Scheme | str, power: float | None = None, importance: Any = None
+) -> SchemeErrors:
     """Return the errors of the codes that `apply` gives, from sums alone: several times as fast as `report`.
 
     Args:
@@ -213,6 +223,7 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
     Raises:
         QuantError: as in `apply`.
     """
+    scheme = as_scheme(scheme)
     if importance is not None:
         scheme = with_importance(scheme)
     x, scheme, _ = accepted(x, scheme)
@@ -288,17 +299,16 @@ def _both(result: Quantized, region: Region) -> tuple[Tensor, Tensor]:
     return x, x_hat_of(result, region).view(1, -1)
 
 
-def _split(
-    result: Quantized, region: Region, outside: npt.NDArray[np.int64], sse: float
-) -> tuple[float, float]:
+def _split(x: Tensor, x_hat: Tensor, outside: npt.NDArray[np.int64], sse: float) -> tuple[float, float]:
     """Return the squared error of the elements ``outside`` and of the others in a region, ``sse`` in all."""
+    a, b = (t.cpu().numpy().reshape(-1) for t in (x, x_hat))
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.subtract(*(t.cpu().numpy().reshape(-1) for t in _both(result, region)))
-    beyond = float(np.square(error[outside], dtype=np.float64).sum())
-    inside = sse - beyond
-    if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors
-        error[outside] = 0.0
-        inside = float(np.square(error, dtype=np.float64).sum())
+        beyond = float(np.square(a[outside] - b[outside], dtype=np.float64).sum())
+        inside = sse - beyond
+        if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors
+            error = a - b
+            error[outside] = 0.0
+            inside = float(np.square(error, dtype=np.float64).sum())
     return beyond, inside
 
 

@@ -10,7 +10,7 @@ import time
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, NUMBERS, StopError, flat, is_mask, require, shape_of
-from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed, cast
+from quantcore.pasted.names import BUILTINS, KEYWORDS, TYPES, WORDS, Allowed, cast
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
@@ -31,6 +31,7 @@ _NO_TENSOR = re.compile(
 # besides a first tensor
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
+OWN, RANDOM = "own", ("randn",)  # the operation of such a tensor; the names of those drawn at random
 _DEEPEST = 12  # of lists in lists
 FLOAT = 99  # bits: wider than any integer type
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
@@ -137,7 +138,8 @@ class CodeInputs:
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
     parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
-    every evaluation ends.
+    every evaluation ends; ``stand_in``: gives the values in place of those of a tensor that the code makes
+    itself, from its line and these; None where they stay.
     """
 
     text: str
@@ -146,6 +148,7 @@ class CodeInputs:
     handed: tuple[float, int] | None = None
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
+    stand_in: Callable[[int, Any], Tensor | None] | None = None
 
     @cached_property
     def numpy(self) -> bool:
@@ -282,9 +285,14 @@ class Evaluation:
         fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
         require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
         self.spend(elements=math.prod(found.shape) if is_array else 0)
-        val = self.note(found, op, args, name)
-        if name in _OWN_DATA and is_array and found.ndim:
-            val.varies = val.data = True
+        made = name in _OWN_DATA and is_array and found.ndim > 0
+        if not made or any(a.varies and not a.data for a in args):
+            return self.note(found, op, args, name)
+        copied = any(a.data for a in args)
+        other = None if copied or not self.given.stand_in else self.given.stand_in(self.line, found)
+        found = found if other is None else _like(found, other)
+        val = self.note(found, "copy" if copied else OWN, args, name)
+        val.varies = val.data = True
         return val
 
     def raw(self, val: Val, depth: int = 0) -> Any:
@@ -301,44 +309,6 @@ class Evaluation:
         known = is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None)))
         require(known, "an argument here is neither a number nor a tensor")
         return value
-
-    def items(self, val: Val) -> list[Val]:
-        """Return what a loop over a value visits."""
-        value = val.value
-        if isinstance(value, list | tuple):
-            return list(value)
-        require(isinstance(value, Tensor | np.ndarray) and value.ndim > 0, "this can't be looped over")
-        self.spend(steps=len(value))
-        return [self.note(item, "getitem", (val,)) for item in value]
-
-    def item(self, val: Val, index: Any, vals: Vals) -> Val:
-        """Return a value at an index, which was made from ``vals``."""
-        value = val.value
-        require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
-        bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
-        return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
-
-    def truth(self, val: Val) -> bool:
-        """Tell whether a value counts as true."""
-        return bool(self.compute(lambda: bool(val.value), "branch", (val,)).value)
-
-    def operator(self, node: ast.AST, *operands: Val) -> Val:
-        """Return the result of an operator."""
-        call, values = OPERATORS.get(type(node).__name__), [val.value for val in operands]
-        if call is None:
-            raise StopError("this comparison is not evaluated")
-        lists = sum(isinstance(value, list | tuple) for value in values)
-        if (call.op, lists) in (("mul", 1), ("add", 2)):
-            # a tensor of one integer repeats a list as often
-            plain = all(isinstance(value, list | tuple | int) for value in values)
-            require(plain, "a list is multiplied by what is not a plain integer here")
-            times = max([value for value in values if isinstance(value, int)], default=1)
-            self.spend(steps=max(times, 0) * sum(math.prod(shape_of(value)[:1]) for value in values))
-            return self.compute(lambda: call.run(*values), "pack", operands)
-        texts = any(isinstance(value, str) or value is Ellipsis for value in values)
-        if texts and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
-            return self.compute(lambda: call.run(*values) is True, "binary", operands)
-        return self.apply(call, [*operands], {})
 
     def apply(self, call: Allowed, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call what the white list has: check the arguments, bound the result, then compute it."""
@@ -357,29 +327,18 @@ class Evaluation:
         parts = tuple(flat([*args, *kw.values()]))
         return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
 
-    def python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call one of Python's own functions that are not computed on numbers alone."""
-        if name in ("print", "super"):
-            return self.note(Allowed(name, None) if name == "super" else None)
-        require(kw.keys() <= {"strict"} and 0 < len(args) <= 64, f"this `{name}` is not evaluated")
-        if name == "len":
-            return self.compute(lambda: len(args[0].value), "size", ())
-        if name == "range":
-            ends = [self.raw(a) for a in args]
-            whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
-            return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
-        if name in ON_LISTS:
-            lists = [self.items(a) for a in args]
-            return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
-        items = self.items(args[0]) if len(args) == 1 else args
-        if name == "sum":
-            return reduce(partial(self.operator, ast.Add()), items, self.note(0))
-        found = items[0] if items else self.note(None)
-        for item in items[1:]:
-            better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
-            chosen, rest = (item, found) if better else (found, item)
-            found = self.note(chosen.value, "pick", (chosen, rest), name)
-        return found
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
+        """Modify a tensor in place. Its value so far stays what it was; all names of it have the new one."""
+        if any(_share(v.value, owner.value) for v in self.bound.values()):
+            self.written.append((self.line, name))
+        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
+        owner.value = live.clone() if is_tensor else live.copy()
+        self.spend(elements=math.prod(live.shape))
+        self.compute(lambda: change(live) is None, "binary", ())
+        made = self.note(live, op, args, name.removesuffix("_"))
+        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
+            names.update({n: made for n, v in names.items() if v is owner})
+        return made
 
 
 def ancestors(*vals: Val) -> list[Val]:
@@ -401,3 +360,10 @@ def _like(value: Any, values: Tensor | float) -> Any:
     if isinstance(value, Tensor):
         return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
     return cast(values.numpy(), value.dtype)
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Tell whether two arrays share memory."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)

@@ -49,7 +49,7 @@ _OPERATIONS = {  # what the trace calls them
 }
 _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
     "quantile nanquantile percentile nanpercentile outer": bounds.crossed,
-    "matmul mm dot": bounds.product,
+    "matmul mm dot linear": bounds.product,
     "zeros ones empty rand randn random": sizes,
     "tile repeat repeat_interleave chunk": bounds.repeated,
     "expand broadcast_to": bounds.expanded,
@@ -190,6 +190,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     },
     "limits": {n: Allowed(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
     "list": {"append": Allowed("append", list.append, 2)},
+    "dictionary": {name: Allowed(name, None) for name in ("get", "keys", "values", "items")},
 }  # fmt: skip
 
 
@@ -198,7 +199,17 @@ def _module(name: str, *members: dict[str, Any], **more: Any) -> Module:
     return Module(name, dict(ChainMap(more, *reversed(members), constants)))
 
 
-_nn = _module("torch.nn", functional=_module("torch.nn.functional", {"relu": _TORCH["relu"]}))
+_nn = _module(
+    "torch.nn",
+    Parameter=Allowed("Parameter", lambda x: x.clone(), 1),
+    functional=_module(
+        "torch.nn.functional",
+        {
+            "relu": _TORCH["relu"],
+            "linear": Allowed("linear", torch.nn.functional.linear, 3),
+        },
+    ),
+)
 _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
@@ -227,7 +238,8 @@ ON_LISTS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _PYTHON: dict[str, Any] = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
 BUILTINS = {name: Allowed(name, run, 2) for name, run in _PYTHON.items()} | {
-    name: Allowed(name, None) for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super")
+    name: Allowed(name, None)
+    for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super", "isinstance")
 }
 _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
     "USub": "neg", "UAdd": "pos", "Invert": "invert",
@@ -240,7 +252,7 @@ OPERATORS = {node: Allowed(name, getattr(operator, name), 2) for node, name in _
 
 
 _KINDS: dict[str, Any] = {
-    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list,
+    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list, "dictionary": dict,
     "limits": (torch.finfo, torch.iinfo, np.finfo, np.iinfo),
 }  # fmt: skip
 

@@ -5,21 +5,30 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.evaluation import CodeInputs, Override, Val
-from quantcore.pasted.interpreter import UNREAD, Class, Function, Interpreter, Signal
+from quantcore.pasted.evaluation import OWN, CodeInputs, Names, Override, Val
+from quantcore.pasted.interpreter import Interpreter
+from quantcore.pasted.objects import GRADIENTS, UNREAD, Class, Function, Instance, Signal
+from quantcore.pasted.quantizer import by_place, origin
 
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 # square first: scales along the wrong axis fail on all others; then other ranks, for code that names axes
 SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
 SMALL = (8, 8)
+Shape = tuple[int, ...]
+_FEATURES = 8
+_PRINTED = {"tensor", "array", "matrix", "torch.Size", "dtype"}
+_PLAIN = (
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.unaryop, ast.Attribute, ast.Call,
+    ast.keyword, ast.expr_context, ast.Subscript,
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -27,16 +36,20 @@ class Walk(Interpreter):
     """One evaluation of the code.
 
     ``flags``: the boolean parameters of functions that nobody calls; ``made``: what the last of these
-    returned, by name.
+    returned, by name; ``cut``: of each statement that could not be evaluated to its end, the index
+    of its first value and that after its last.
     """
 
     flags: set[str] = field(default_factory=set)
+    cut: list[tuple[int, int]] = field(default_factory=list)
     made: dict[str, Val] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run the code, then what it only defines; what can't be evaluated goes to ``unread``."""
         names = self.space()
         for node in self.given.tree.body:
+            if _is_output(node, names):
+                continue
             if not self._attempt(self.statement, node, names):
                 found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
                 names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
@@ -44,7 +57,9 @@ class Walk(Interpreter):
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
             elif isinstance(val.value, Class) and not any(
-                isinstance(v.value, Class) and v.value.is_instance for v in self.vals
+                v.value.of.comes_from(val.value)
+                for v in self.vals
+                if isinstance(v.value, Instance) and v.value.of
             ):
                 self._attempt(self._use_class, val)
 
@@ -53,6 +68,7 @@ class Walk(Interpreter):
             run(*args)
             return True
         except StopError as stop:
+            self.cut.append((self.begun, len(self.vals)))
             if stop.why:
                 self.unread.append((self.line, stop.why, stop.refused))
         except Signal:
@@ -63,11 +79,17 @@ class Walk(Interpreter):
         return False
 
     def _use_class(self, val: Val) -> None:
-        start = val.value.names.get("__init__")
+        """Use each method of a class, if nobody does: on an instance of it."""
+        start = val.value.find("__init__")
+        is_function = val.value.kind == "function"
         has_start = start is not None and isinstance(start.value, Function)
-        instance = self.call(val, self._arguments(start.value, 1, None) if has_start else [], {})
-        for name, member in list(val.value.names.maps[0].items()):
-            if isinstance(member.value, Function):
+        instance = (
+            val
+            if is_function
+            else self.call(val, self._arguments(start.value, 1, None) if has_start else [], {})
+        )
+        for name, member in val.value.members.items():
+            if isinstance(member.value, Function) and name not in GRADIENTS:
                 self._use(self.member(instance, name))
 
     def _use(self, val: Val) -> None:
@@ -76,9 +98,14 @@ class Walk(Interpreter):
         if function.node in self.entered:
             return
         own = int(val.op == "method")
-        args = self._arguments(function, own, 0)
-        self.bound |= {n: v for n, v in zip(function.parameters[own:], args, strict=False) if v.op == "input"}
-        returned = self.call(val, args, {})
+        context = list[Val]()
+        if function.owner is not None and function.owner.kind == "function":
+            context = [self.note(Instance(self.space()))]
+        args = [*context, *self._arguments(function, own + len(context), 0)]
+        parameters = function.parameters[own:]
+        self.bound |= {n: v for n, v in zip(parameters, args, strict=False) if v.op == "input"}
+        placed = function.positional - own
+        returned = self.call(val, args[:placed], dict(zip(parameters[placed:], args[placed:], strict=False)))
         values = list(returned.value) if isinstance(returned.value, tuple) else [returned]
         ends = [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]
         parts = [part for end in ends[-1:] for part in (end.elts if isinstance(end, ast.Tuple) else [end])]
@@ -96,10 +123,23 @@ class Walk(Interpreter):
             earlier = self.made.get(name) or (self.made.get("") if i == tensor and codes else None)
             val = default or (earlier if i != tensor or codes else None) or self.free(name)
             val = val or (self.tensor(name) if i == tensor else None)
+            if val is None and function.owner is not None and function.owner.kind == "module":
+                val = self.note(_FEATURES)  # in and out
             if val is None:
                 raise StopError(f"the argument `{name[:40]}` has no value here")
             found.append(val)
         return found
+
+
+def _is_output(node: ast.stmt, names: Names) -> bool:
+    """Tell whether a statement is what a notebook prints of a value: it calls nothing, or has no effect."""
+    value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+    printed = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _PRINTED
+    if isinstance(node, ast.Assign):
+        return printed and isinstance(value, ast.Call) and ast.unparse(value.func) not in names
+    parts = list(ast.walk(value)) if value is not None else []
+    calls = [ast.unparse(part.func) for part in parts if isinstance(part, ast.Call)]
+    return value is not None and set(calls) <= _PRINTED and all(isinstance(part, _PLAIN) for part in parts)
 
 
 def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
@@ -110,7 +150,7 @@ def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) ->
 
 
 @lru_cache(4)  # of each shape at least twice, and never written
-def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
+def probes(shape: Shape) -> dict[str, Tensor]:
     """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which
     mistakes show that ordinary ones hide."""
     generator, special = (torch.Generator().manual_seed(seed) for seed in (7, 8))
@@ -129,20 +169,42 @@ def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
     }
 
 
-def probe(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
+def probe(inputs: Callable[..., CodeInputs], also: Shape | None) -> Iterator[dict[str, Walk]]:
     """Yield the evaluations on each probe, and for each value of a boolean parameter that nobody gives.
+
+    A tensor that the code makes itself is replaced by a probe, but in the evaluation "own".
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.
     """
     first = _fitting(inputs, also)
-    tensors = probes(tuple(first.given.x.shape))
-    yield {n: evaluate(inputs(x)) if n != "positive" else first for n, x in tensors.items()}
-    for flags in [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]:
-        yield {n: evaluate(inputs(x, flags=flags)) for n, x in tensors.items()}
+    x, own = first.given.x, _own_tensors(first)
+    tensors = probes(tuple(x.shape))
+    choices = [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
+    for flags in [(), *choices]:
+        given = partial(inputs, flags=flags)
+        found = {n: evaluate(given(t, stand_in=partial(_stand_in, own, n))) for n, t in tensors.items()}
+        yield found | ({"own": evaluate(given(x))} if own else {})
 
 
-def _fitting(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Walk:
+def _own_tensors(walk: Walk) -> frozenset[tuple[int, Shape]]:
+    """Return the line and the shape of each tensor that the code makes itself and quantizes."""
+    roots = [origin(chain.data) for chain in by_place(walk.vals).values()]
+    made = (root for root in roots if root.op == OWN and root.numbers.numel() > 1)
+    return frozenset((root.line, tuple(root.value.shape)) for root in made)
+
+
+def _stand_in(own: frozenset[tuple[int, Shape]], probe: str, line: int, found: Any) -> Tensor | None:
+    """Return a probe in place of a tensor of the code's own, of its shape, and of its sign if it has one."""
+    if (line, tuple(found.shape)) not in own:
+        return None
+    values, signs = probes(tuple(found.shape))[probe], torch.as_tensor(found)
+    if bool((signs >= 0).all()):
+        return values.abs()
+    return -values.abs() if bool((signs <= 0).all()) else values
+
+
+def _fitting(inputs: Callable[..., CodeInputs], also: Shape | None) -> Walk:
     """Return the evaluation on a tensor of the shape on which most of the code can be evaluated."""
     walks: list[Walk] = []
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]

@@ -1,15 +1,14 @@
 """The formulas of a trace, with the numbers of one element and its block."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from quantcore.conventions import ZERO_POINTS, SchemeFacts
-from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
+from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Term, Text, written
 from quantcore.numerics import WORDS, decimal
-from quantcore.programs import HALF, Program, parameters_program
+from quantcore.programs import HALF, range_program
 from quantcore.range_setting import Stored
 from quantcore.scheme import facts_of
 from quantcore.tracing.record import ElementNumbers
@@ -30,7 +29,7 @@ def signed(value: float) -> str:
 
 
 def term(name: str, value: float | None, first: bool = False) -> Term:
-    """Return a number of a line under its name; ``first``: it begins the line, so that it needs no parentheses."""
+    """Return a number of a line under its name; ``first``: it begins the line and needs no parentheses."""
     assert value is not None
     names = Text(name, PRODUCT if "/" in name else ATOM)
     numbers = Text(number(value), LOOSE if value < 0 and not first else ATOM)
@@ -63,7 +62,7 @@ def factor_formula(t: ElementNumbers) -> str:
     """Say how the factor that x is multiplied by was computed."""
     c = t.convention
     of_range = t.high is not None and t.raw_scale is None  # of a stored scale, 1/s is computed
-    if of_range and program_of(t).binds("1/s"):
+    if of_range and range_program(t.scheme).binds("1/s"):
         return said(line(t, "1/s"))
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
@@ -77,47 +76,20 @@ def factor_formula(t: ElementNumbers) -> str:
     return f"{text}; used instead of s = {number(t.scale)}"
 
 
-def formula(
-    expression: Expression, numbers: Mapping[str, float | Term | None], names: Mapping[str, str] | None = None
-) -> Term:
-    """Return an expression of these numbers as it is written; ``names``: what is written for a name."""
-
-    def read(name: str) -> Term:
-        value = numbers[name]
-        if isinstance(value, Term):
-            return value
-        written = (names or {}).get(name, name)
-        return term(number(value or 0.0) if name == "N" else written, value, first=name in _FIRST)
-
-    return Element(read).of(expression)
-
-
-def with_numbers(
-    expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None
-) -> str:
-    """Return a formula in symbols, then with numbers."""
-    return said(formula(expression, numbers, names))
-
-
 def said(found: Term) -> str:
     """Return a formula in symbols, then with numbers, and its note."""
     texts = dict.fromkeys((found.names.text, found.numbers.text))
     return ", ".join(filter(None, (" = ".join(texts), found.note)))
 
 
-def program_of(t: ElementNumbers) -> Program:
-    """Return what the library computes from the range."""
-    return parameters_program(t.scheme.symmetric, t.scheme.format, t.convention)
-
-
 def line(t: ElementNumbers, name: str, **more: Term) -> Term:
-    """Return a line of the program for the element's block, from the ends of the range as they are at its end.
+    """Return a line of the program for the element's block, from the ends of the range as they become.
 
     ``more``: other numbers that are known.
     """
     assert t.low is not None
     assert t.high is not None
-    program = program_of(t)
+    program = range_program(t.scheme)
     names = {"N": str(t.scheme.format.qmax - t.scheme.format.qmin)}
     numbers: dict[str, float] = {"low": t.low, "high": t.high, "-low": -t.low, **program.constants}
     if t.scheme.symmetric:
@@ -178,11 +150,12 @@ def zero_point_formula(t: ElementNumbers) -> str:
 def _float_zero_point(t: ElementNumbers, low: float) -> str:
     """Write hqq's zero point, from the 1/s of the range."""
     stored = t.raw_scale is not None
-    names = {"1/s": "r"} if stored else {}
     end = ", where 1 / r is the scale before it is stored" if stored else ""
     adjusted = t.scheme.range_setting.moves_zero_point
     form = "float" if adjusted else t.convention.zero_point.float_form
-    text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": float(line(t, "1/s").value)}, names)
+    inverse = term("r" if stored else "1/s", float(line(t, "1/s").value))
+    numbers = {"-low": term("-low", -low), "1/s": inverse}
+    text = said(Element(numbers.__getitem__).of(ZERO_POINTS[form]))
     cast = t.convention.zero_point.zero_point_dtype
     last = "" if cast == "float32" else f", cast to {cast} once the codes are computed"
     return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}{last}"

@@ -66,7 +66,6 @@ def _line(name: str, text: str, about: str = "") -> None:
 
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
-_RUN = "_explore_runs"  # their number tells history.js that an action was answered
 
 
 class Figure(NamedTuple):
@@ -138,9 +137,8 @@ def draw(
     scales = parameters(result, trace)
     facts = f"{shape} · {tensor.dtype}"
     title = html.escape(f"{tensor.title} · {facts}")
-    st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     first = (
-        f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}>'
+        f'<p class="qs-line" {charts.small_print_attribute(selection.get().words)}>'
         f'<span title="{title}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )

@@ -22,16 +22,20 @@ from quantcore.wording import megabytes
 
 MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction
 _NOTES = "_link_notes"
+_RUN = "_runs"  # their number tells history.js that an action was answered
 
 
 def place() -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Draw Link, which the style of the pages moves into the header; call it once per run, before the page.
+    """Draw Link, which the style of the pages moves into the header, and the number of this run.
 
-    Return its container and, in it, its popover.
+    Call it once per run, before the page. Return Link's container and, in it, its popover.
     """
     st.session_state[_NOTES] = []
     container = st.container(key="qs_link")
-    return container, container.popover("Link", icon=":material/link:", width="stretch")
+    st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
+    popover = container.popover("Link", icon=":material/link:", width="stretch")
+    container.html(f'<i data-run="{run}" hidden></i>')
+    return container, popover
 
 
 def note(sentence: str) -> None:

@@ -246,7 +246,7 @@ OVERFLOW = (
         ),
         InSource(
             "Cast without a clamp",
-            "Nothing clamps the codes before the cast to {dtype}: {why} and wrap around.",
+            "Nothing clamps the codes before the cast to {dtype}, which holds {limits}: {why}.",
             "Clamp to {limits} before the cast.", "cast",
         ),
         (WorkedCase(
@@ -323,6 +323,15 @@ OVERFLOW = (
             "Clamp and cast must agree on the type; here it is uint8.",
             clamp_to_bytes_cast_to_int8, clamp_to_bytes_cast_to_uint8, tensors.GIVEN_PARAMETERS,
         ),),
+    ),
+    Mistake(
+        "cast_before_clamp", "overflow", ("mistakes", "cast-without-clamp"),
+        in_source=InSource(
+            "Cast before the clamp",
+            "The cast to {dtype} comes before the clamp{clamp}: codes outside {limits} wrap around in the "
+            "cast, and the clamp no longer sees them{why}.",
+            "Clamp first, then cast.",
+        ),
     ),
     Mistake(
         "zero_point_after_clamp", "overflow", ("mistakes", "cast-without-clamp"),

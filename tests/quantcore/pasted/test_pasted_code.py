@@ -71,13 +71,14 @@ def test_every_kind_is_met():
     texts += ["\n".join(line.text for line in lines(m)[0]) for m in MISTAKES.values()]
     texts += ["s = x.abs().max() / 7\nq = torch.round(x / s).clamp(-128, 127)"]
     texts += ["s = (x.max() - x.min()) / 15\nz = -x.min() / s\nq = torch.round(x / s + z).clamp(0, 15)"]
+    texts += ["s = (x.max() - x.min()) / 15\nz = torch.round(-x.min() / s).clamp(0, 15)\nq = (torch.round(x / s) + z).clamp(0, 15)"]
     texts += ["z = torch.round(-x.min() / s).to(torch.uint8)\nq = (torch.round(x / s) + z).clamp(0, 255)"]
     assert {f.kind for text in texts for f in read(text).findings} == set(IN_SOURCE)
 
 
 def test_every_finding_leads_to_a_lesson():
-    for name, kind in IN_SOURCE.items():
-        lesson, step = kind.lesson or mistakes.MISTAKES[name].lesson
+    for name in IN_SOURCE:
+        lesson, step = mistakes.MISTAKES[name].lesson
         assert step in ("", *LESSONS[lesson].steps), name
 
 
@@ -125,7 +126,7 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
 
 
 # with their scales no code gets far enough to wrap
-HARMLESS = ("one too far", "clamp to 256")
+HARMLESS = ("one too far", "clamp to 256", "cast before the clamp")
 
 
 @for_each(
@@ -220,15 +221,15 @@ def test_of_what_is_not_known_nothing_is_claimed(text):
     [
         ("", "There is no code yet"),
         ("x = (1 +\n", "Line 1: this is not valid Python"),
-        ("a = 1\nthe codes are:", "Line 2: this is not valid Python"),
+        ("the codes are:\na", "Line 1: this is not valid Python"),
         ("x\0y", "null byte"),
         ("x = " + "(" * 300 + "1" + ")" * 300, "is not valid Python|nested"),
         ("x = " + "-" * 3000 + "1", "nested"),
         ("x = " + "+".join("1" * 3000), "more than|nested"),
-        ("x = 1\n" * 500, "the limit is 20,000 characters and 400 lines"),
-        ("a" * 30_000, "30,000 characters"),
+        ("x = 1\n" * 5000, "the limit is 200,000 characters and 5,000 lines"),
+        ("a" * 300_000, "300,000 characters"),
         ("\ud800", "incomplete Unicode character"),
-        ("x = [" + ",".join("[1, 2, 3]" for _ in range(1800)) + "]", "more than 6,000 syntax nodes"),
+        ("x = [" + ",".join("[1, 2, 3]" for _ in range(8000)) + "]", "more than 30,000 syntax nodes"),
         ("x" + ".a" * 60, "nested more than 40 levels"),
     ],
 )
@@ -470,7 +471,7 @@ def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, sch
     monkeypatch.setattr(intended, "evaluate", spied)
     assert named(qc.read_code(text).mistakes) == expected
     right = qc.apply(x, qc.Scheme.parse(scheme)).codes
-    assert codes[1][64, 64].float().ne(right.float()).float().mean() < 0.01
+    assert any(each[64, 64].float().ne(right.float()).float().mean() < 0.01 for each in codes[1:])
     monkeypatch.setattr(intended, "_overrides", lambda *args: {})
     reading = qc.read_code(text)
     assert named(reading.mistakes) == []

@@ -1,0 +1,146 @@
+"""Calls what pasted code calls: its own functions and classes, and what the white list has."""
+
+import ast
+from dataclasses import dataclass, field
+
+from quantcore.pasted import bounds
+from quantcore.pasted.bounds import NUMBERS, StopError, require
+from quantcore.pasted.evaluation import Names, Val
+from quantcore.pasted.expressions import INHERITED, Expressions
+from quantcore.pasted.names import TYPES, Allowed
+from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
+
+_INFINITE = ("inf", "-inf", "nan")
+_SAME = ("train", "eval", "requires_grad_", "to", "cpu", "float", "half", "double")  # the module itself
+
+
+@dataclass(eq=False)
+class Calls(Expressions):
+    """One evaluation of the code: its calls. ``entered``: the functions called; ``frames``: calls in one
+    another."""
+
+    entered: set[ast.AST] = field(default_factory=set)
+    frames: list[CallFrame] = field(default_factory=list)
+
+    def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a value; an operation "method" has it with its owner."""
+        owner = func.args if func.op == "method" else ()
+        text = args[0].value if args and isinstance(args[0].value, str) else ""
+        match func.value:
+            case Allowed(name=name, run=None) if owner and isinstance(owner[0].value, Class | Instance):
+                return self._inherited_call(owner[0], name, args, kw)
+            case Allowed(name="super", run=None):
+                return self._super(args)
+            case Allowed(name="isinstance", run=None) if len(args) == 2 and not kw:
+                return self._is_instance(*args)
+            case Allowed(name=name, run=None):
+                return self.python(name, [*owner, *args], kw)
+            case Allowed(name="float") if text in _INFINITE:
+                return self.note(float(text))
+            case Allowed(name="append") if len(args) == 1 and not kw:
+                owner[0].value.append(args[0])
+                owner[0].args, owner[0].varies = (*owner[0].args, args[0]), owner[0].varies or args[0].varies
+                return self.note(None)
+            case Allowed() as call:
+                found = self.apply(call, [*owner, *args], kw)
+                if not owner or func.name == call.name:
+                    return found
+                value, op = found.value, found.op
+                return self.overwrite(owner[0], lambda x: x.copy_(value), op, found.args, func.name)
+            case Function() as function:
+                return self._enter(function, [*owner, *args], kw)
+            case Instance(of=Class() as of):
+                name = "__call__" if of.find("__call__") else "forward"
+                return self.call(self.member(func, name), args, kw)
+            case Class() as made:
+                return self._instance(made, args, kw)
+        raise StopError("what is called here is not evaluated")
+
+    def _instance(self, of: Class, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Make an instance of a class of the pasted code."""
+        own = self.space()
+        instance = self.note(Instance(own, of))
+        if of.kind == "record":
+            known = {name: val for name in of.fields if (val := of.find(name)) is not None}
+            own.update(known | dict(zip(of.fields, args, strict=False)) | kw)
+            whole = own.keys() == set(of.fields) and len(args) <= len(of.fields)
+            require(whole, "the arguments of this call are not the fields of the class", refused=False)
+        for start in ("__post_init__",) if of.kind == "record" else ("__init__",):
+            if of.find(start) is not None:
+                self.call(self.member(instance, start), [] if of.kind == "record" else args, kw)
+        return instance
+
+    def _inherited_call(self, owner: Val, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a method that an object has from torch."""
+        if name == "apply":  # of an autograd function: forward, with a context
+            forward = owner.value.find("forward")
+            require(forward is not None, "`forward` of this function is not known here")
+            return self.call(forward, [self.note(Instance(self.space())), *args], kw)
+        require(name in INHERITED, f"`{name[:40]}` is not evaluated")
+        if name.startswith("register") and len(args) > 1 and isinstance(args[0].value, str):
+            owner.value.names[args[0].value] = args[1]
+        return owner if name in _SAME else self.note(None)
+
+    def _super(self, args: list[Val]) -> Val:
+        frame = self.frames[-1] if self.frames else None
+        of = args[1] if len(args) == 2 else frame.of if frame else None
+        owner = frame.function.owner if frame else None
+        known = of is not None and owner is not None
+        require(known, "`super` is not evaluated outside a method")
+        assert of is not None
+        assert owner is not None
+        return self.note(Super(owner.bases, of))
+
+    def _is_instance(self, val: Val, of: Val) -> Val:
+        """Tell whether a value is an instance of a type, or of one of several."""
+        types = list(of.value) if isinstance(of.value, tuple) else [of]
+        found = False
+        for one in types:
+            kind = one.value.run if isinstance(one.value, Allowed) and one.value.run in TYPES else one.value
+            if isinstance(kind, Class):
+                of_it = val.value.of if isinstance(val.value, Instance) else None
+                found |= of_it is not None and of_it.comes_from(kind)
+            else:
+                known = isinstance(kind, type) and isinstance(val.value, (*NUMBERS, list, tuple, dict, str))
+                require(known, "this type of a value is not evaluated")
+                found |= isinstance(val.value, kind)
+        return self.note(found, "binary", (val,))
+
+    def _enter(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a function of the pasted code."""
+        node = function.node
+        self.entered.add(node)
+        found = self._bound(function, args, kw)
+        few = len(self.frames) < bounds.MOST_CALLS
+        require(few, f"more than {bounds.MOST_CALLS} calls are nested here")
+        names = self.space(function.names)
+        names.update(found)
+        self.frames.append(CallFrame(function, args[0] if function.owner and args else None))
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.evaluate(node.body, names)
+            self.block(node.body, names)
+        except Signal as signal:
+            return signal.value
+        finally:
+            self.frames.pop()
+        return self.note(None)
+
+    def _bound(self, function: Function, args: list[Val], kw: dict[str, Val]) -> dict[str, Val]:
+        """Return the value of each parameter of a call."""
+        spec, parameters, placed = function.node.args, function.parameters, function.positional
+        by_place = dict(zip(parameters[:placed], args, strict=False))
+        found = function.defaults | by_place | {n: v for n, v in kw.items() if n in parameters}
+        more = {n: v for n, v in kw.items() if n not in parameters}
+        fits = found.keys() == set(parameters) and not by_place.keys() & kw.keys()
+        fits &= (len(args) <= placed or spec.vararg is not None) and (not more or spec.kwarg is not None)
+        require(fits, "the arguments of this call are not those of the function", refused=False)
+        if spec.vararg:
+            found[spec.vararg.arg] = self.note(tuple(args[placed:]), "pack", tuple(args[placed:]))
+        if spec.kwarg:
+            found[spec.kwarg.arg] = self.note(more, "pack", tuple(more.values()))
+        return found
+
+    def block(self, body: list[ast.stmt], names: Names) -> None:
+        """Run statements."""
+        raise NotImplementedError

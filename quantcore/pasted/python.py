@@ -1,0 +1,108 @@
+"""What Python itself does with the values of pasted code: its lists, dictionaries and own functions."""
+
+import ast
+import math
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from quantcore.pasted import bounds
+from quantcore.pasted.bounds import ARRAYS, StopError, require, shape_of
+from quantcore.pasted.evaluation import Evaluation, Val, Vals
+from quantcore.pasted.names import ON_LISTS, OPERATORS
+
+
+@dataclass(eq=False)
+class Python(Evaluation):
+    """One evaluation of the code: what Python computes with lists and numbers."""
+
+    def items(self, val: Val) -> list[Val]:
+        """Return what a loop over a value visits."""
+        value = val.value
+        if isinstance(value, list | tuple):
+            return list(value)
+        if isinstance(value, dict):
+            return [self.note(key) for key in value]
+        require(isinstance(value, Tensor | np.ndarray) and value.ndim > 0, "this can't be looped over")
+        self.spend(steps=len(value))
+        return [self.note(item, "getitem", (val,)) for item in value]
+
+    def item(self, val: Val, index: Any, vals: Vals) -> Val:
+        """Return a value at an index, which was made from ``vals``."""
+        value = val.value
+        if isinstance(value, dict):
+            return self.compute(lambda: value[index], "getitem", (val, *vals), "[]")
+        require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
+        bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
+        return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
+
+    def truth(self, val: Val) -> bool:
+        """Tell whether a value counts as true."""
+        return bool(self.compute(lambda: bool(val.value), "branch", (val,)).value)
+
+    def operator(self, node: ast.AST, *operands: Val) -> Val:
+        """Return the result of an operator."""
+        if isinstance(node, ast.In | ast.NotIn):
+            return self._contained(operands[0], operands[1], isinstance(node, ast.In))
+        call, values = OPERATORS.get(type(node).__name__), [val.value for val in operands]
+        if call is None:
+            raise StopError("this comparison is not evaluated")
+        lists = sum(isinstance(value, list | tuple) for value in values)
+        if (call.op, lists) in (("mul", 1), ("add", 2)):
+            # a tensor of one integer repeats a list as often
+            plain = all(isinstance(value, list | tuple | int) for value in values)
+            require(plain, "a list is multiplied by what is not a plain integer here")
+            times = max([value for value in values if isinstance(value, int)], default=1)
+            self.spend(steps=max(times, 0) * sum(math.prod(shape_of(value)[:1]) for value in values))
+            return self.compute(lambda: call.run(*values), "pack", operands)
+        texts = any(isinstance(value, str) or value is Ellipsis for value in values)
+        if texts and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+            return self.compute(lambda: call.run(*values) is True, "binary", operands)
+        return self.apply(call, [*operands], {})
+
+    def _contained(self, one: Val, many: Val, inside: bool) -> Val:
+        """Tell whether a number or text is one of several, or a key."""
+        known = isinstance(one.value, int | float | str) and isinstance(many.value, list | tuple | dict)
+        values = many.value if isinstance(many.value, dict) else [item.value for item in self.items(many)]
+        plain = known and all(isinstance(value, int | float | str) for value in values)
+        require(plain, "this comparison is not evaluated")
+        return self.note((one.value in values) == inside, "binary", (one,))
+
+    def python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call one of Python's own functions that are not computed on numbers alone."""
+        if name == "print":
+            return self.note(None)
+        if args and isinstance(args[0].value, dict) and name in ("get", "keys", "values", "items"):
+            return self._of_dictionary(name, args[0], args[1:])
+        require(kw.keys() <= {"strict"} and 0 < len(args) <= 64, f"this `{name}` is not evaluated")
+        if name == "len":
+            return self.compute(lambda: len(args[0].value), "size", ())
+        if name == "range":
+            ends = [self.raw(a) for a in args]
+            whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
+            return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
+        if name in ON_LISTS:
+            lists = [self.items(a) for a in args]
+            return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
+        items = self.items(args[0]) if len(args) == 1 else args
+        if name == "sum":
+            return reduce(partial(self.operator, ast.Add()), items, self.note(0))
+        found = items[0] if items else self.note(None)
+        for item in items[1:]:
+            better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
+            chosen, rest = (item, found) if better else (found, item)
+            found = self.note(chosen.value, "pick", (chosen, rest), name)
+        return found
+
+    def _of_dictionary(self, name: str, owner: Val, args: list[Val]) -> Val:
+        """Call a method of a dictionary."""
+        if name == "get":
+            require(0 < len(args) <= 2, "this `get` is not evaluated")
+            found = owner.value.get(args[0].value, args[1] if args[1:] else None)
+            return found if found is not None else self.note(None)
+        keys, values = [self.note(key) for key in owner.value], list(owner.value.values())
+        pairs = [self.note(pair, "pack", pair) for pair in zip(keys, values, strict=True)]
+        return self.note({"keys": keys, "values": values, "items": pairs}[name], "pack", tuple(values))
