@@ -81,7 +81,7 @@ def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:
     frame = pd.DataFrame(
         {
             "Codes that differ": f"{each.differing:,}" if each.differing else "none",
-            "What went wrong": str(each.corruption),
+            "What went wrong": str(each.corruption) if few(each.differing, tensor.elements) else "",
             "Rules": rules_of(each, len(tensor.shape)),
             "Scale, zero point": "; ".join(each.notes),
             "Libraries": ", ".join(_libraries(each)),
