@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from library_releases import without_a_compiler
 
 import quantcore as qc
 
@@ -136,9 +137,10 @@ def test_quanto(dtype, axis):
 @for_each("bits", [2, 4])
 @for_each("zeropoint", [False, True])
 @for_each("size", [None, 2])
-def test_quanto_affine(dtype, bits, zeropoint, size):
+def test_quanto_affine(dtype, bits, zeropoint, size, monkeypatch):
     """Also in float32. Its float shift is -min."""
     quanto = pytest.importorskip("optimum.quanto")
+    without_a_compiler(monkeypatch)
     x, kind = rows(dtype), quanto.qint4 if bits == 4 else quanto.qint2
     scale, shift = quanto.MaxOptimizer()(x, kind, axis=0, group_size=size, zeropoint=zeropoint)
     codes = torch.ops.quanto.quantize_affine(x, bits, 0, size, scale, shift)
