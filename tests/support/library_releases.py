@@ -5,7 +5,6 @@ to config.json; `gguf_file` writes a GGUF file.
 """
 
 import importlib.util
-from types import SimpleNamespace
 
 import ggml_oracle
 import numpy as np
@@ -75,14 +74,6 @@ def bitsandbytes_int8(weights):
             f"{module}.weight_format": torch.tensor(0, dtype=torch.uint8),
         }
     return found, None, {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}
-
-
-def without_a_compiler(patch):
-    """Unpack quanto's 2 and 4 bits here: on first use, quanto compiles its kernel for that, which takes a minute."""
-    from optimum.quanto.library.extensions import cpp
-
-    unpack = lambda t, bits: torch.cat([t >> at & 2**bits - 1 for at in range(0, 8, bits)])  # noqa: E731
-    patch.setattr(cpp, "ext", SimpleNamespace(lib=SimpleNamespace(unpack=unpack)))
 
 
 def quanto(weights, kind="qint8", dtype=torch.bfloat16):

@@ -8,9 +8,9 @@ import warnings
 
 import numpy as np
 import pytest
+import quanto_library
 import torch
 from grid import for_each
-from library_releases import without_a_compiler
 
 import quantcore as qc
 
@@ -137,10 +137,9 @@ def test_quanto(dtype, axis):
 @for_each("bits", [2, 4])
 @for_each("zeropoint", [False, True])
 @for_each("size", [None, 2])
-def test_quanto_affine(dtype, bits, zeropoint, size, monkeypatch):
+def test_quanto_affine(dtype, bits, zeropoint, size):
     """Also in float32. Its float shift is -min."""
-    quanto = pytest.importorskip("optimum.quanto")
-    without_a_compiler(monkeypatch)
+    quanto = quanto_library.quanto()
     x, kind = rows(dtype), quanto.qint4 if bits == 4 else quanto.qint2
     scale, shift = quanto.MaxOptimizer()(x, kind, axis=0, group_size=size, zeropoint=zeropoint)
     codes = torch.ops.quanto.quantize_affine(x, bits, 0, size, scale, shift)
