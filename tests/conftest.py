@@ -38,12 +38,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Each worker begins elsewhere: what one has compiled the others take, and nobody compiles all 300 modules.
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
+    """Each worker begins elsewhere: what one has compiled the others take, and nobody compiles all modules.
 
     In a fresh checkout that takes 6 s, most of it for what pytest makes of each `assert`.
     """
-    report = yield
+    report: pytest.CollectReport = yield
     worker, workers = (os.environ.get(f"PYTEST_XDIST_{name}", "") for name in ("WORKER", "WORKER_COUNT"))
     if worker and isinstance(collector, pytest.Directory) and report.passed:
         at = int(worker.removeprefix("gw")) * len(report.result) // int(workers)
@@ -59,7 +59,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 TESTS = Path(__file__).parent
 IN_BROWSER = sorted(path.stem for path in TESTS.glob("browser/test_*.py"))
 # packages of libraries that take 4 to 6 s to import
-LIBRARIES = re.compile(r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases)\b", re.M)
+LIBRARIES = re.compile(
+    r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b", re.M
+)
 
 
 @functools.cache
@@ -72,7 +74,7 @@ def _scope(module: str) -> str:
 
 
 def _turn(item: pytest.Item) -> tuple[int, str]:
-    """What waits comes first, beside what computes, then what takes longest: at the end, a core would have nothing to do."""
+    """What waits comes first, beside what computes, and then what takes longest: at the end, cores would idle."""
     module = item.nodeid.partition("::")[0]
     waits, long = module.startswith(("tests/browser/", "tests/served/")), _scope(module) == "libraries"
     return (0 if waits else 1 if long else 2), module
