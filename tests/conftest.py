@@ -60,7 +60,8 @@ TESTS = Path(__file__).parent
 IN_BROWSER = sorted(path.stem for path in TESTS.glob("browser/test_*.py"))
 # packages of libraries that take 4 to 6 s to import
 LIBRARIES = re.compile(
-    r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b", re.M
+    r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b",
+    re.M,
 )
 
 
@@ -74,7 +75,7 @@ def _scope(module: str) -> str:
 
 
 def _turn(item: pytest.Item) -> tuple[int, str]:
-    """What waits comes first, beside what computes, and then what takes longest: at the end, cores would idle."""
+    """What waits comes first, beside what computes, then what takes longest: at the end, cores would idle."""
     module = item.nodeid.partition("::")[0]
     waits, long = module.startswith(("tests/browser/", "tests/served/")), _scope(module) == "libraries"
     return (0 if waits else 1 if long else 2), module
