@@ -306,6 +306,7 @@ class StorageStage(Stage):
                     computed, but chosen by the range setting's search
     zero_scale      for a stored scale of 0: "zero_codes" every code is that of 0 · "kept" x is divided by 0 ·
                     "searched" the codes that the search chose, or the lowest if the scale of the scales is 0
+                    · "zero_inverse" 1/s is 0, also of scales that are not quantized
     e8m0_min_as     the divisor of x for a stored scale of 2^-127; 0: the scale itself
     min_divisor     the smallest divisor of x
     ==============  ==========================================================================================
@@ -323,14 +324,18 @@ class StorageStage(Stage):
         ),
         _KIND,
     )
-    zero_scale: Literal["zero_codes", "kept", "searched"] = choice(
+    zero_scale: Literal["zero_codes", "kept", "searched", "zero_inverse"] = choice(
         "zero_codes",
         "how a stored scale of 0 is handled",
         {
             "kept": "x is divided by a scale of 0 like by any other: 0 / 0 is NaN",
             "searched": "where the scale is stored as 0, the search's codes are used",
+            "zero_inverse": "where the scale is 0, 1/s is 0 too",
         },
-        lambda facts: facts.stored is not None and facts.rules.scale.inverse == "of_scale",
+        lambda facts: (
+            facts.rules.storage.zero_scale == "zero_inverse"
+            or (facts.stored is not None and facts.rules.scale.inverse == "of_scale")
+        ),
         "scale of 0",
     )
     e8m0_min_as: float = choice(
