@@ -181,6 +181,11 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
     if not reading.lines_of_quantizers:
         return
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
+    if tensor.dtype != "float32":
+        st.caption(
+            f"The code gets x as float32 numbers of the same value; on a {tensor.dtype} tensor, torch also "
+            "rounds each result to that dtype."
+        )
     left, right = st.columns(2)
     with left:
         element = _element(len(tensor.shape))

@@ -125,6 +125,13 @@ def _precision_matters(facts: SchemeFacts) -> bool:
     return facts.asymmetric or (facts.ranged and several and not rules.is_textbook(facts.fmt))
 
 
+def _dtype_matters(facts: SchemeFacts) -> bool:
+    """Whether the sentence of the precision does not say it."""
+    rules = facts.rules.scale
+    said = facts.ranged and rules.scale_dtype == rules.scale_precision
+    return not (said and rules.scale_dtype in ("float16", "bfloat16"))
+
+
 def _smallest(facts: SchemeFacts) -> str:
     rules = facts.rules.scale
     if rules.eps == 0:
@@ -224,6 +231,7 @@ class ScaleStage(Stage):
         "float32",
         "the dtype that scales are cast to",
         lambda facts: f"the scale is a {facts.rules.scale.scale_dtype} number",
+        _dtype_matters,
     )
     eps: float = choice(FLOAT32_LEAST, "the smallest scale", _smallest, eps_matters)
     eps_replacement: float = choice(

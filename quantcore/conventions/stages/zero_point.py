@@ -63,6 +63,13 @@ def _precision_matters(facts: SchemeFacts) -> bool:
     return _not_in_float64(facts) and rules.zero_point.zero_point_precision != rules.scale.scale_precision
 
 
+def _cast_or_replaced(facts: SchemeFacts) -> str:
+    """Return what may become of the scale of a range; empty if nothing."""
+    rules = facts.rules.scale
+    cast = rules.scale_dtype not in ("float32", rules.scale_precision)
+    return " or ".join(["cast"] * cast + ["replaced"] * (rules.eps > 0))
+
+
 def _replaced_matters(facts: SchemeFacts) -> bool:
     if not eps_matters(facts) or not facts.integer:
         return False
@@ -129,8 +136,12 @@ class ZeroPointStage(Stage):
     zero_point_scale: Literal["final", "raw"] = choice(
         "final",
         "computed with the scale before or after it is cast or replaced",
-        {"raw": "the zero point is computed with the scale before it is replaced"},
-        lambda facts: _not_in_float64(facts) and facts.rules.zero_point.replaced_zero_point == "computed",
+        lambda facts: f"the zero point is computed with the scale before it is {_cast_or_replaced(facts)}",
+        lambda facts: (
+            _not_in_float64(facts)
+            and facts.rules.zero_point.replaced_zero_point == "computed"
+            and bool(_cast_or_replaced(facts))
+        ),
     )
     replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = choice(
         "computed",
