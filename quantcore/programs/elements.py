@@ -177,9 +177,9 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         yield ProgramLine("divisor", of, dtype, "the smallest scale", c.source("e8m0_min_as"))
         s = DIVISOR
     if storage.zero_scale == "zero_inverse" or (stored and storage.zero_scale == "zero_codes"):
-        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is 0")
+        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
         yield ProgramLine(
-            "divisor", of, dtype, "a scale of 0 gives the codes of 0", c.source("zero_scale")
+            "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")
         )
 
 
