@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quantcore.analysis.blocks import elements_of
 from quantcore.errors import QuantError
-from quantcore.granularity import Blocks, to_blocks
+from quantcore.granularity import Blocks
 from quantcore.notation import write_call
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import BlockErrors, Groups, parameters
@@ -66,8 +66,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
         part = elements_of(x, scheme.granularity, position).reshape(1, -1)
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
-    boxes = blocks.regions(CHUNK, whole_blocks=True)
-    every = [_thinned(to_blocks(blocks.view(x)[box.elements], box.block), x.numel()) for box in boxes]
+    every = [_thinned(rows, x.numel()) for _, rows in blocks.pieces(x, CHUNK)]
     sizes = dict.fromkeys(group.shape[1] for group in every)
     joined = [torch.cat([group for group in every if group.shape[1] == size]) for size in sizes]
     return MeasuredBlocks(joined, tuple(x.shape), x.numel(), blocks.count)

@@ -31,6 +31,7 @@ _NO_TENSOR = re.compile(
 # besides a first tensor
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
+OWN, RANDOM = "own", ("randn",)  # the operation of such a tensor; the names of those drawn at random
 _DEEPEST = 12  # of lists in lists
 FLOAT = 99  # bits: wider than any integer type
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
@@ -137,7 +138,8 @@ class CodeInputs:
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
     parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
-    every evaluation ends.
+    every evaluation ends; ``stand_in``: gives the values in place of those of a tensor that the code makes
+    itself, from its line and these; None where they stay.
     """
 
     text: str
@@ -146,6 +148,7 @@ class CodeInputs:
     handed: tuple[float, int] | None = None
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
+    stand_in: Callable[[int, Any], Tensor | None] | None = None
 
     @cached_property
     def numpy(self) -> bool:
@@ -282,9 +285,14 @@ class Evaluation:
         fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
         require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
         self.spend(elements=math.prod(found.shape) if is_array else 0)
-        val = self.note(found, op, args, name)
-        if name in _OWN_DATA and is_array and found.ndim:
-            val.varies = val.data = True
+        made = name in _OWN_DATA and is_array and found.ndim > 0
+        if not made or any(a.varies and not a.data for a in args):
+            return self.note(found, op, args, name)
+        copied = any(a.data for a in args)
+        other = None if copied or not self.given.stand_in else self.given.stand_in(self.line, found)
+        found = found if other is None else _like(found, other)
+        val = self.note(found, "copy" if copied else OWN, args, name)
+        val.varies = val.data = True
         return val
 
     def raw(self, val: Val, depth: int = 0) -> Any:

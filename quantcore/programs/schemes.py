@@ -53,6 +53,9 @@ def program(scheme: Scheme, dtype: torch.dtype = torch.float32) -> Program:
     v = v + z
     q = clamp(v, 0, 15)
     x̂ = (q - z) · s
+    >>> start = {"low": torch.tensor([0.0]), "high": torch.tensor([7.5]), "x": torch.tensor([3.1])}
+    >>> program(Scheme.parse("uint4 asymmetric")).run(("q", "x̂"), start)
+    [tensor([6.]), tensor([3.])]
 
     Raises:
         QuantError: the scheme's library refuses the dtype.

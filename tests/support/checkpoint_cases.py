@@ -1,8 +1,8 @@
 """Golden checkpoints: small releases written by the real libraries, with their exact content.
 
 In ``tests/data/golden_checkpoints/<case>``, ``checkpoint`` is the release, ``case.json`` describes it, and
-``expected.npz`` has for each weight its values in the library's dtype, widened to float32, and where they apply
-``|float32``, ``|codes``, ``|scale``, ``|zero_point``, ``|min`` and stored pieces.
+``expected.npz`` has for each weight its values in the library's dtype, widened to float32, and where they
+apply ``|float32``, ``|codes``, ``|scale``, ``|zero_point``, ``|min`` and stored pieces.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What each kind of finding claims, recomputed with numpy in float64 from the tensor, the codes and the parameters.
 
-``CLAIMS[kind](f, e)`` asserts every number of a finding's facts ``f`` against the evidence ``e``; `check` also asserts
-that the sentence has no other numbers, the boxes, and the gain of the fix.
+``CLAIMS[kind](f, e)`` asserts every number of a finding's facts ``f`` against the evidence ``e``; `check`
+also asserts that the sentence has no other numbers, the boxes, and the gain of the fix.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Releases of a whole model, written by the installed libraries: what a check must find sound.
 
-Each function takes the float weights by name and returns the stored tensors, the metadata of the header and what to add
-to config.json; `gguf_file` writes a GGUF file.
+Each function takes the float weights by name and returns the stored tensors, the metadata of the header and
+what to add to config.json; `gguf_file` writes a GGUF file.
 """
 
 import importlib.util

@@ -1,6 +1,7 @@
 """Releases of several layers with their originals, quantized here as libraries do it, so that one thing can be broken.
 
-The arithmetic is that of the formats' specifications, in torch; packing is written out. ``write`` gives the folders.
+The arithmetic is that of the formats' specifications, in torch; packing is written out. ``write`` gives the
+folders.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Every weight of a checkpoint under several schemes: the numbers of `report`, however the weights are read, stopped or divided."""
 
 import csv
+import itertools
 import json
 import math
 import re
@@ -203,6 +204,10 @@ def test_the_output_error_is_that_of_a_product(rows, tmp_path, monkeypatch):
     assert table.rows["model.embed_tokens.weight"].coverage == "its entry has 7 inputs, the weight 64"
     with pytest.raises(qc.QuantError, match="has no output error"):
         layerwise.plan(table, 1e9, "output")
+    before = layerwise.outline(saved(tmp_path / "model", tensors), texts), layerwise.Imatrix(inputs.tensors, "llama")
+    layerwise.check_error(before[0], "output_relative", before[1])
+    with pytest.raises(qc.QuantError, match=r"10 weights of 11 have no entry in the imatrix, the first .* Choose output_relative"):
+        layerwise.check_error(before[0], "output", before[1])
     cells = [(row, row.cells[0]) for row in table.ordered]
     summed = sum(cell.sse / row.power if math.isnan(cell.output_relative) else cell.output_relative for row, cell in cells)
     assert layerwise.trade_off(table, "output_relative").uniform[table.schemes[0]][1] == pytest.approx(summed)
@@ -369,6 +374,46 @@ def test_kinds_by_name(name, kind):
     assert layerwise.kind_of(name) == kind
 
 
+ENCODER = "model.encoder.layers.0.self_attn"
+
+
+@for_each(
+    ("names", "groups"),
+    [
+        ([f"model.layers.3.self_attn.{k}_proj.weight" for k in "qkvo"], 2),
+        ([f"encoder.layer.0.attention.self.{k}.weight" for k in ("query", "key", "value")], 1),
+        ([f"blk.0.attn_{k}.weight" for k in "qkv"], 1), (["blk.0.attn_q.weight", "blk.1.attn_q.weight"], 2),
+        (["blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"], 2),
+        ([f"blk.0.ffn_{k}_exps.weight" for k in ("gate", "up", "down")], 3), (["blk.0.ffn_gate_shexp.weight", "blk.0.ffn_up_shexp.weight"], 1),
+        ([f"model.layers.1.mlp.experts.{e}.{k}_proj.weight" for e in (0, 11) for k in ("gate", "up", "down")], 1),
+        (["model.layers.1.mlp.experts.gate_up_proj", "model.layers.1.mlp.experts.down_proj"], 1),
+        ([f"model.layers.1.mlp.shared_experts.{k}_proj.weight" for k in ("gate", "up")], 1),
+        ([f"model.layers.1.{k}.gate_proj.weight" for k in ("mlp.shared_experts", "mlp.experts.0")], 2),
+        ([f"model.layers.{n}.block_sparse_moe.experts.0.w1.weight" for n in (0, 1)], 2),
+        ([f"embeddings.{k}_embeddings.weight" for k in ("word", "position", "token_type")], 3), (["model.embed_tokens.weight", "lm_head.weight"], 2),
+        ([f"{ENCODER}.q_proj.weight", f"{ENCODER.replace('en', 'de')}.q_proj.weight", f"{ENCODER.replace('self', 'encoder')}.q_proj.weight"], 3),
+        ([f"{k}.layers.0.self_attn.q_proj.weight" for k in ("vision_tower", "language_model")], 2),
+    ],
+)  # fmt: skip
+def test_only_what_a_loader_needs_alike_is_tied(names, groups):
+    rows = {name: layerwise.WeightRow(name, (4, 4), "F32", "", 64, cells=(layerwise.WeightError(),)) for name in names}
+    assert len(layerwise.groups_of(layerwise.Table("", ("int8",), tuple(names), rows))) == groups
+
+
+def test_a_tie_can_be_given_and_no_uniform_choice_is_better(whole):
+    _, table = whole
+    alone = layerwise.trade_off(table, tie=lambda name: name)
+    for error, tie in itertools.product(("relative", "absolute"), (None, lambda name: name, lambda name: "all")):
+        own = {} if tie is None else {"tie": tie}
+        for size, least in layerwise.trade_off(table, error, **own).uniform.values():
+            found = layerwise.plan(table, size, error, **own)
+            assert found.error <= least * (1 + 1e-12)
+            assert found.gap == 0
+            if tie is not None and tie("") == "all":
+                assert len({found.schemes[name] for name, row in table.rows.items() if row.cells}) == 1
+    assert len(alone.best) >= len(layerwise.trade_off(table).best)
+
+
 def command(capsys, *arguments):
     code = main(["sensitivity", *map(str, arguments)])
     return code, *capsys.readouterr()
@@ -386,6 +431,18 @@ def test_the_command(whole, tmp_path, capsys):
     assert (code, err) == (0, "")
     assert "11 weights measured, 0 left alone, 0 not yet measured." in out
     assert "the least possible" in out
+    lines = out.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("layer "))
+    legend = dict(line.split(" = ") for line in lines[:head] if re.match(r"[a-z-] = ", line))
+    chosen = json.loads(files["json"].read_text())["plan"]["schemes"]
+    assert [line.split()[0] for line in lines[head + 1 : head + 3]] == ["model.layers.0", "model.layers.1"]
+    for name, scheme in chosen.items():
+        if "layers" in name:
+            line = next(line for line in lines[head + 1 :] if line.startswith(name[:14] + " "))
+            start = lines[head].index(layerwise.kind_of(name))
+            assert legend[line[start]] == scheme
+        else:
+            assert f"'{name}': {scheme}" in out
     plain = json.loads(files["json"].read_text())
     assert layerwise.Table.of_dict(plain).rows.keys() == table.rows.keys()
     assert 0 < plain["plan"]["num_bytes"] <= 60_000
@@ -400,6 +457,9 @@ def test_the_command(whole, tmp_path, capsys):
     for i, part in enumerate(parts, 1):
         assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--json", part)[0] == 0
     assert "Estimates with 95 % intervals" in command(capsys, path, "--sample")[1]
+    unseen = tmp_path / "unseen.json"
+    assert command(capsys, path, "--schemes", texts, "--json", unseen, "--resume")[0] == 0
+    assert len(json.loads(unseen.read_text())["rows"]) == 11
     again = command(capsys, path, "--schemes", texts, "--json", parts[0], "--resume", "--part", "2/2")
     assert (again[0], "11 weights measured" in again[1]) == (0, True)
     merged = command(capsys, path, "--merge", *parts, "--bits", 6)
@@ -435,7 +495,7 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
     [
         (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--part", "2"], "--part 2 is not a part"),
         (["--part", "3/2"], "There is no part 3 of 2"), (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"), (["--merge", "none.json"], "none.json can't be read"),
-        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "nan"], "--bits nan is not a number of bits"),
+        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "8.5", "--error", "output"], "The error output needs an imatrix"), (["--bits", "nan"], "--bits nan is not a number of bits"),
         (["--minimum", "8"], "The minimum '8' is not a pattern"), (["--minimum", "*=x"], "*=x"), (["--minimum", "*=-1"], "*=-1"), (["--bits", "8.5", "--minimum", "head=4"], "'head' fits no weight"),
     ],
 )  # fmt: skip
