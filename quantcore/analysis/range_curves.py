@@ -20,9 +20,9 @@ from quantcore.granularity import Blocks
 from quantcore.notation import write_call
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import BlockErrors, Groups, parameters
-from quantcore.quantization import Quantized
+from quantcore.quantization import Quantized, check_result
 from quantcore.range_setting import MinMax, Search, Trial
-from quantcore.scheme import Scheme, check_supported, received
+from quantcore.scheme import Scheme, as_scheme, check_supported, received
 
 MAX_ELEMENTS = 1 << 19
 Array = npt.NDArray[Any]
@@ -115,7 +115,7 @@ class RangeCurve:
         return int(np.flatnonzero(mse == mse.min())[-1])
 
 
-def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) -> RangeCurve:
+def range_curve(x: Any, scheme: Scheme | str, block: tuple[int, ...] | None = None) -> RangeCurve:
     """Measure ranges from 1/50 to 5/4 of min-max; the scheme's own range setting is ignored.
 
     Args:
@@ -130,6 +130,7 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
     Raises:
         QuantError: the scheme does not fit x, x contains NaN or infinity, or there is no such block.
     """
+    scheme = as_scheme(scheme)
     x, scheme, _ = received(x, dataclasses.replace(scheme, range_setting=MinMax()))
     blocks = measured_blocks(x, scheme, block)
     fractions = np.arange(1, round(MAX_FRACTION * STEPS) + 1) / STEPS
@@ -205,6 +206,7 @@ def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> Sea
     Raises:
         QuantError: the scheme's range setting is not a search.
     """
+    check_result(result, "search_curve")
     setting, count = result.scheme.range_setting, result.blocks.count
     if not isinstance(setting, Search):
         raise QuantError(f"{write_call(setting)} is not a search; choose one such as make_qx.")

@@ -19,7 +19,7 @@ from quantcore.range_setting import Given, HalfQuadratic, MinMse, Task
 from quantcore.scheme import Scheme, check_supported, full_name, received
 
 
-def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
+def choose_qparams(x: Any, scheme: Scheme | str, importance: Any = None) -> QParams:
     """Return scale and zero_point of every block, before the scales are quantized themselves.
 
     Args:

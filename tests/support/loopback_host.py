@@ -89,7 +89,7 @@ def raw(data: bytes) -> Route:
 
 @dataclass
 class Internet:
-    """The simulated internet: what it serves, and the names resolved and the connections made (address, port)."""
+    """The simulated internet: what it serves, the names resolved, the connections made (address, port)."""
 
     routes: dict[str, Route]
     requests: list[tuple[str, str, dict[str, str]]]
