@@ -49,7 +49,10 @@ class Val:
     ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``: the
     operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or
     on a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are,
-    if they are the tensor's; ``data``: whether they are.
+    if they are the tensor's; ``data``: whether they are; ``of_element``: whether it is a test on an element;
+    ``cells``: what was assigned to its elements, as `Cells`; ``gathered``: whether what was assigned to
+    its elements has been looked for; ``lanes``: the values, one of each lane, that it stands for, and
+    ``lane_places``: where each is in it.
     """
 
     value: Any
@@ -62,6 +65,11 @@ class Val:
     handed: bool = False
     flow: "Val | None" = None
     data: bool = False
+    of_element: bool = False
+    cells: Any = None
+    gathered: bool = False
+    lanes: "Vals" = ()
+    lane_places: tuple[Any, ...] = ()
 
     @property
     def numbers(self) -> Tensor:
@@ -137,7 +145,7 @@ class CodeInputs:
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
     parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
-    every evaluation ends.
+    every evaluation ends; ``steps``: how many one may take.
     """
 
     text: str
@@ -146,12 +154,13 @@ class CodeInputs:
     handed: tuple[float, int] | None = None
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
+    steps: int = bounds.MOST_STEPS
 
     @cached_property
     def numpy(self) -> bool:
-        """Whether it is a NumPy array, because the code names only NumPy."""
+        """Whether it is a NumPy array, because the code names only NumPy, or rounds as tensors can't be."""
         names_torch = re.search(r"\b(torch|F)\.\w", self.text)
-        return bool(re.search(r"\b(np|numpy)\b", self.text)) and not names_torch
+        return bool(re.search(r"\b(np|numpy)\b|(?<![.\w])round\(", self.text)) and not names_torch
 
     @cached_property
     def parameters(self) -> tuple[float, int]:
@@ -187,11 +196,12 @@ class Evaluation:
     library: list[tuple[int, str]] = field(default_factory=list)
     overrides: dict[int, Override] = field(default_factory=dict)
     line: int = 0
-    steps: int = bounds.MOST_STEPS
+    steps: int = field(init=False)
     elements: int = bounds.MOST_IN_ALL
     end: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.steps = self.given.steps
         self.end = min(time.thread_time() + bounds.SECONDS, self.given.end)
 
     def spend(self, line: int = 0, steps: int = 1, elements: int = 0) -> None:
@@ -201,7 +211,7 @@ class Evaluation:
         self.elements -= elements
         what = "takes too long to evaluate" if time.thread_time() > self.end else ""
         what = f"computes more than {bounds.MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
-        what = f"takes more than {bounds.MOST_STEPS:,} steps" if self.steps < 0 else what
+        what = f"takes more than {self.given.steps:,} steps" if self.steps < 0 else what
         if what:
             why = f"Line {self.line}: the code {what}; paste only the lines that quantize."
             raise bounds.OverLimitError(why)
@@ -233,6 +243,13 @@ class Evaluation:
         x = self.given.x.clone()
         self.spend(elements=x.numel())
         val = self.bound[name] = self.note(x.numpy() if self.given.numpy else x, "input", name=name)
+        val.varies = val.data = True
+        return val
+
+    def own_data(self, numbers: list[float]) -> Val:
+        """Note numbers that the code has as its data."""
+        self.spend(elements=len(numbers))
+        val = self.note(np.array(numbers, dtype=np.float64), "array")
         val.varies = val.data = True
         return val
 
@@ -324,8 +341,9 @@ class Evaluation:
         if any(_share(v.value, owner.value) for v in self.bound.values()):
             self.written.append((self.line, name))
         live, is_tensor = owner.value, isinstance(owner.value, Tensor)
-        owner.value = live.clone() if is_tensor else live.copy()
-        self.spend(elements=math.prod(live.shape))
+        if not owner.op == op == "setitem":  # a loop sets one element after another
+            owner.value = live.clone() if is_tensor else live.copy()
+            self.spend(elements=math.prod(live.shape))
         self.compute(lambda: change(live) is None, "binary", ())
         made = self.note(live, op, args, name.removesuffix("_"))
         for names in (self.bound, *(space.maps[0] for space in self.spaces)):

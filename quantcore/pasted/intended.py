@@ -17,6 +17,7 @@ from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
 from quantcore.pasted.evaluation import Override
 from quantcore.pasted.kinds import CodeFinding
+from quantcore.pasted.lanes import spread
 from quantcore.pasted.quantizer import Chain, Place, Quantizer, Seen, by_place, scale_of
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
@@ -58,7 +59,9 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
     """Evaluate again, along the same branches, with other results at some places."""
     branches: dict[int, Override] = {v.index: v.value for v in walk.vals if v.op == "branch"}
-    return evaluate(walk.given, branches | overrides)
+    for index, override in overrides.items():
+        branches |= spread(walk.vals[index], override)
+    return evaluate(walk.given, branches)
 
 
 def _seen(chain: Chain, tried: Chain | None) -> Seen:

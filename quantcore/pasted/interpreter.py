@@ -8,7 +8,8 @@ from torch import Tensor
 
 from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
-from quantcore.pasted.evaluation import Names
+from quantcore.pasted.evaluation import Names, Val
+from quantcore.pasted.lanes import is_scalar
 from quantcore.pasted.names import MODULES
 from quantcore.pasted.objects import (
     BASES,
@@ -46,9 +47,8 @@ class Interpreter(Calls):
                 raise Signal(node, self.evaluate(value, names))
             case ast.Return() | ast.Break() | ast.Continue():
                 raise Signal(node, self.note(None))
-            case ast.If(test=test, body=body, orelse=orelse):
-                main = ast.unparse(test).startswith("__name__ ==")
-                self.block(body if main or self.truth(self.evaluate(test, names)) else orelse, names)
+            case ast.If():
+                self._branch(node, [], names)
             case ast.For(target=target, iter=value, body=body):
                 for item in self.items(self.evaluate(value, names)):
                     self.assign(target, item, names)
@@ -75,8 +75,61 @@ class Interpreter(Calls):
 
     def block(self, body: list[ast.stmt], names: Names) -> None:
         """Run statements."""
-        for node in body:
-            self.statement(node, names)
+        for i, node in enumerate(body):
+            if not isinstance(node, ast.If):
+                self.statement(node, names)
+            elif self._branch(node, body[i + 1 :], names):
+                break
+
+    def _branch(self, node: ast.If, rest: list[ast.stmt], names: Names) -> bool:
+        """Run a branch, of a test on an element both; tell whether ``rest``, which follows, was run too."""
+        self.spend(node.lineno)
+        main = ast.unparse(node.test).startswith("__name__ ==")
+        test = self.note(True) if main else self.evaluate(node.test, names)
+        leaves = [n for n in ast.walk(node) if isinstance(n, ast.Return | ast.Continue | ast.Break)]
+        if not test.of_element or any(isinstance(n, ast.Break) for n in leaves):
+            self.block(node.body if self.truth(test) else node.orelse, names)
+            return False
+        rest = rest if leaves else []
+        ends = [
+            self._run_branch(test, wanted, [*body, *rest], names)
+            for wanted, body in ((True, node.body), (False, node.orelse))
+        ]
+        (first, appended), (second, others) = ends
+        taken = bool(test.value)
+        if [id(owner) for owner, _ in appended] == [id(owner) for owner, _ in others]:
+            for (owner, a), (_, b) in zip(appended, others, strict=True):
+                numbers = is_scalar(a) and is_scalar(b)
+                self.append(owner, self.either(taken, a, b, (test,)) if numbers else a if taken else b)
+        else:
+            for owner, val in appended if taken else others:
+                self.append(owner, val)
+        signal, other = (first, second) if taken else (second, first)
+        if signal is not None:
+            both = other is not None and is_scalar(signal.value) and is_scalar(other.value)
+            if both and isinstance(signal.node, ast.Return) and first is not None and second is not None:
+                signal = Signal(signal.node, self.either(taken, first.value, second.value, (test,)))
+            raise signal
+        return bool(leaves)
+
+    def _run_branch(
+        self, test: Val, wanted: bool, body: list[ast.stmt], names: Names
+    ) -> tuple[Signal | None, list[tuple[Val, Val]]]:
+        """Run a branch of a test on an element; return how it ends, and what it appends to lists."""
+        self.branches.append((test, wanted))
+        self.appended.append([])
+        signal = None
+        try:
+            self.block(body, names)
+        except Signal as found:
+            signal = found
+        except StopError:
+            if self.taken:
+                raise
+        finally:
+            self.branches.pop()
+            appended = self.appended.pop()
+        return signal, appended
 
     def _ends(self, body: list[ast.stmt], names: Names) -> bool:
         """Run the body of a loop once; tell whether the loop ends with it."""
@@ -150,7 +203,8 @@ class Interpreter(Calls):
     def _augmented(self, node: ast.AugAssign, names: Names) -> None:
         old, value = self.evaluate(node.target, names), self.evaluate(node.value, names)
         found = self.operator(node.op, old, value)
-        if isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name):
+        in_place = isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name)
+        if in_place and not (self.branches and is_scalar(old)):
             into = Tensor.copy_ if isinstance(old.value, Tensor) else np.copyto
             name = f"`{ast.unparse(node)[:40]}`"
             self.overwrite(old, lambda x: into(x, found.value), found.op, (old, value), name)

@@ -40,10 +40,10 @@ _OPERATIONS = {  # what the trace calls them
     "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate "
     "stack hstack vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat "
     "expand_as view T",
-    "getitem": "select narrow",
+    "getitem": "select narrow item tolist",
     "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
     "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
-    "ones empty full eye arange linspace item tolist",
+    "ones empty full eye arange linspace",
     "library": "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine dequantize int_repr",
     "random": "rand randn random rand_like randn_like",
 }
@@ -187,6 +187,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
         **{n: Allowed(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw))
            for n in ("item", "tolist", "flatten", "reshape", "transpose")},
         "astype": Allowed("astype", cast, 2),
+        "size": Allowed("size", lambda x: x.size, 0),
     },
     "limits": {n: Allowed(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
     "list": {"append": Allowed("append", list.append, 2)},
@@ -221,6 +222,7 @@ _numpy = _module(
         name: Allowed(name, lambda *sizes, n=n, **kw: _TORCH[n].run(*sizes, **kw).double().numpy())
         for name, n in (("rand", "rand"), ("random", "rand"), ("randn", "randn"))
     }, seed=_TORCH["manual_seed"]),
+    **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer")},
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")

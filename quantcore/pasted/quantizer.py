@@ -257,7 +257,7 @@ def by_place(vals: list[Val]) -> dict[Place, Chain]:
     """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by
     the lines of their rounding, stored codes and dequantized values."""
     found: dict[Place, Chain] = {}
-    room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in v.args}
+    room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in (*v.args, *v.lanes)}
     for val in vals:
         if not val.data or id(val) in goes_on or not isinstance(val.value, ARRAYS):
             continue
