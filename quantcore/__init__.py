@@ -67,6 +67,7 @@ from quantcore.granularity import (
 )
 from quantcore.matching import Matches, match, match_steps
 from quantcore.pasted import CodeFinding, CodeReading, read_code
+from quantcore.programs import Program, ProgramLine, program
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
 from quantcore.range_setting import (
@@ -171,6 +172,8 @@ __all__ = [
     "PRESETS",
     "PerTensor",
     "Percentile",
+    "Program",
+    "ProgramLine",
     "QParams",
     "QuantError",
     "Quantized",
@@ -210,6 +213,7 @@ __all__ = [
     "nearest_supported",
     "library_table",
     "parse_format",
+    "program",
     "quantize",
     "range_curve",
     "range_in_use",

@@ -1,4 +1,4 @@
-"""The command line: ``python -m quantcore check PATH``, ``compare A B``, ``sensitivity PATH``."""
+"""The command line ``python -m quantcore``: `check`, `list`, `inspect`, `compare` and `sensitivity`."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,8 +14,30 @@ from typing import Any
 import torch
 
 from quantcore.analysis import decibels
-from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_checkpoint
-from quantcore.checkpoints.comparison import CheckpointComparison, TensorResult, by_harm, summary
+from quantcore.checkpoints import (
+    Checkpoint,
+    CheckpointFinding,
+    NotFound,
+    Totals,
+    element_of,
+    element_text,
+    facts,
+    findings,
+    listing,
+    open_checkpoint,
+    plain,
+    tensor_of,
+    tensor_text,
+)
+from quantcore.checkpoints.comparison import (
+    AS_STORED,
+    CheckpointComparison,
+    TensorResult,
+    by_harm,
+    summary,
+    why_different,
+)
+from quantcore.checkpoints.findings import finding_of
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.layerwise import command
@@ -48,25 +71,84 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     options = _parser().parse_args(arguments)
-    return {"check": _check, "compare": _compare, "sensitivity": command.run}[options.command](options)
+    run = {
+        "check": _check, "list": _list, "inspect": _inspect, "compare": _compare, "sensitivity": command.run
+    }  # fmt: skip
+    return run[options.command](options)
 
 
 def _check(options: argparse.Namespace) -> int:
-    checkpoint, findings = None, []
+    checkpoint, found = None, []
     try:
         against = open_checkpoint(options.against) if options.against else None
     except QuantError as reason:
         return _not_opened(f"--against: {reason}")
     try:
         checkpoint = open_checkpoint(options.path)
-        findings = checkpoint.findings(against)
+        found = checkpoint.findings(against)
     except NotFound as reason:
         return _not_opened(str(reason))
     except QuantError as reason:
-        findings = [CheckpointFinding("unreadable", "error", str(reason))]
-    (_print_json if options.json else _print_text)(options.path, checkpoint, findings)
+        found = [CheckpointFinding("unreadable", "error", str(reason))]
+    (_print_json if options.json else _print_text)(options.path, checkpoint, found)
     counted = ("error", "warning") if options.strict else ("error",)
-    return WRONG if any(finding.severity in counted for finding in findings) else SOUND
+    return WRONG if any(finding.severity in counted for finding in found) else SOUND
+
+
+def _list(options: argparse.Namespace) -> int:
+    try:
+        checkpoint = open_checkpoint(options.path)
+    except QuantError as reason:
+        return _not_opened(str(reason))
+    entries = listing(checkpoint.tensors)
+    total = Totals.of(entries)
+    if options.json:
+        content = {
+            "path": options.path, "format": checkpoint.format, "facts": facts(checkpoint.config),
+            "elements": total.elements, "bytes": total.num_bytes, "bits_per_weight": total.bits,
+            "problems": [problem.sentence for problem in checkpoint.problems],
+            "tensors": [{**asdict(entry), "bits_per_weight": entry.bits} for entry in entries],
+        }  # fmt: skip
+        print(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+        return WRONG if checkpoint.problems else SOUND
+    said = [checkpoint.format, count(len(entries), "tensor"), megabytes(total.num_bytes)]
+    bits = [] if math.isnan(total.bits) else [f"{total.bits:.4g} bits per weight"]
+    print(f"{options.path}: {', '.join([*said, *bits, *facts(checkpoint.config)])}")
+    for entry in entries:
+        shape, bits_of = "×".join(map(str, entry.shape)), "" if entry.problem else f"{entry.bits:.4g} bits"
+        size = f"{shape:>16}  {megabytes(entry.num_bytes):>9}  {bits_of:>11}"
+        print(f"{size}  {short(entry.name, 120)}  {entry.storage}")
+    for problem in checkpoint.problems:
+        print(f"{problem.severity}: {problem.sentence}")
+    return WRONG if checkpoint.problems else SOUND
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    try:
+        checkpoint = open_checkpoint(options.path)
+        tensor = checkpoint.tensors[options.tensor]
+    except (QuantError, KeyError) as reason:
+        return _not_opened(str(reason.args[0]))
+    try:
+        found = tensor_of(tensor, ranges=options.element is None)
+        if options.element is not None:
+            found["element"] = element_of(tensor, options.element)
+    except QuantError as reason:
+        print(reason, file=sys.stderr)
+        return WRONG
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return SOUND
+    print(*tensor_text(found), *(element_text(found["element"]) if "element" in found else ()), sep="\n")
+    return SOUND
+
+
+def _index(text: str) -> tuple[int, ...]:
+    """Read an index, such as ``3,17``."""
+    try:
+        return tuple(int(part) for part in text.strip("()[] ").split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{short(text)} is not an index; write one such as 3,17") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,6 +172,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     check.add_argument("--strict", action="store_true", help="make warnings count as errors do")
+    listed = commands.add_parser(
+        "list", help="list the tensors of a checkpoint",
+        description="Print the shape, size, bits per weight, name and storage of every tensor, from headers.",
+    )  # fmt: skip
+    inspect = commands.add_parser(
+        "inspect", help="show a tensor, or one of its elements down to its bits",
+        description="Print how a tensor is stored, and the ranges of its codes, scales and values; or of one "
+        "element its bits in the file, the arithmetic of its value, and how other readers read it.",
+    )  # fmt: skip
+    for reading in (listed, inspect):
+        reading.add_argument("path", metavar="PATH", help="a file, a folder with its shards, or a URL")
+        reading.add_argument("--json", action="store_true", help="print everything as JSON")
+    inspect.add_argument("tensor", metavar="TENSOR", help="the name of a tensor, as list prints it")
+    inspect.add_argument(
+        "element", metavar="ROW,COLUMN", nargs="?", type=_index, help="an index, such as 3,17"
+    )
     compare = commands.add_parser(
         "compare",
         help="report how two checkpoints differ, tensor by tensor",
@@ -131,25 +229,51 @@ def _compare(options: argparse.Namespace) -> int:
     comparison = CheckpointComparison(*opened)
     *_, last = command.with_progress(comparison.steps(threads=max(1, options.threads)))
     results = by_harm(comparison.results(last.state))
+    causes = _causes(comparison, opened, results)
     alone = [u for u in comparison.pairing.unpaired if u.is_weight]
     low = [r for r in results if options.min_sqnr is not None and r.sqnr_db < options.min_sqnr]
     if options.json:
-        _print_comparison_json(options, comparison, results)
+        _print_comparison_json(options, comparison, results, causes)
     elif options.csv:
         print(command.csv_of([result.as_row() for result in results]), end="")
     else:
-        _print_comparison(options, comparison, opened, results, low)
+        _print_comparison(options, comparison, opened, results, low, causes)
     return WRONG if alone or low or any(r.problem for r in results) else SOUND
 
 
+def _causes(
+    comparison: CheckpointComparison, opened: Sequence[Checkpoint], results: Sequence[TensorResult]
+) -> list[CheckpointFinding]:
+    """Return why tensors differ: what a check finds against an original, or how two schemes differ."""
+    a, b = opened
+    pairs = [r for r in results if not r.problem and not r.equal and r.order == AS_STORED]
+    both = [(a.tensors[r.original_tensor], b.tensors[r.other_tensor]) for r in pairs]
+    if not any(x.is_quantized for x, _ in both):
+        found = []
+        if any(y.is_quantized for _, y in both):
+            for step in command.with_progress(findings.steps(b, a)):
+                found += [f for f in step.findings if f.severity == "error"]
+        return findings.grouped(found, findings.formats(b))
+    said = [
+        finding_of(s.severity, y.name, s.kind, s.words, **s.facts)
+        for x, y in dict.fromkeys(both)
+        if (s := why_different(x.layout, y.layout)) is not None
+    ]
+    return findings.grouped(said, findings.formats(b))
+
+
 def _print_comparison_json(
-    options: argparse.Namespace, comparison: CheckpointComparison, results: Sequence[TensorResult]
+    options: argparse.Namespace,
+    comparison: CheckpointComparison,
+    results: Sequence[TensorResult],
+    causes: Sequence[CheckpointFinding],
 ) -> None:
     content = {
         "original": options.original,
         "other": options.other,
         "summary": summary(results),
         "tensors": [result.as_dict() for result in results],
+        "causes": [cause.as_dict() for cause in causes],
         "unpaired": [asdict(unpaired) for unpaired in comparison.pairing.unpaired],
     }
     print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
@@ -161,11 +285,17 @@ def _print_comparison(
     opened: Sequence[Checkpoint],
     results: Sequence[TensorResult],
     low: Sequence[TensorResult],
+    causes: Sequence[CheckpointFinding],
 ) -> None:
     for path, checkpoint in zip((options.original, options.other), opened, strict=True):
         size = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
         print(f"{path}: {checkpoint.format}, {count(len(checkpoint.tensors), 'tensor')}, {megabytes(size)}")
     print(summary(results))
+    schemes = Counter(result.storage for result in results if not result.problem)
+    shown = [f"A {x}, B {y}: {count(n, 'tensor')}" for (x, y), n in schemes.most_common()]
+    command.print_some(shown, "more pairs of schemes.")
+    for cause in causes:
+        print(f"{'error: ' * (cause.severity == 'error')}{cause.sentence} [{cause.kind}]")
     compared = [result for result in results if not result.problem and not result.equal]
     harmed = [
         f"{decibels(result.sqnr_db):>12}  {result.bits_per_weight[1]:6.3g} bits  "

@@ -47,7 +47,7 @@ protocol headers
 layouts rows
 origin quantized
 tensor row_loss
-comparison listing
+comparison listing inspection
 findings
 checkpoint
 """

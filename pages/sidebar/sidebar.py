@@ -31,7 +31,9 @@ def draw(page: Page) -> None:
         st.session_state["_shape"] = tensor.shape
     except selection.NoTensorYet as waiting:
         hint = str(waiting)
-        cards = paste_examples.cards() if st.session_state["src"] == "paste" else ()
+        state = st.session_state
+        empty = state["src"] == "paste" and not state.get(tensor_controls.PASTED, "").strip()
+        cards = paste_examples.cards() if empty else ()
     except qc.QuantError as error:
         problems.append((TENSOR, str(error)))
     text_error = st.session_state.get(scheme_state.TEXT_ERROR)

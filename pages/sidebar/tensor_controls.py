@@ -12,7 +12,7 @@ from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
 from pages.shared.state.selection import NoTensorYet, PageTensor, generated, of_values
-from pages.sidebar import scheme_state, uploads
+from pages.sidebar import pasted, scheme_state, uploads
 from quantcore import tensors
 from quantcore.wording import count
 
@@ -33,7 +33,7 @@ PARAMETERS: dict[str, Any] = {
 }
 NEW = generated(tensors.Generated())  # the tensor of a page that is opened without a link
 UPLOAD = "upload"  # the source with the file field
-PASTED, _EDITED = "_pasted", "_edited"
+PASTED, _EDITED, _OF_TEXT = "_pasted", "_edited", "_pasted_read"
 _LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show as text
 # The last tensor from any source but the grid; that source; the tensor that the grid started from
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
@@ -166,10 +166,11 @@ def _pasted() -> PageTensor:
         height=180,
         persist_state="session",
         placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor a tensor, an array or a list as Python prints it",
-        help="Rows of numbers, nested brackets, or a printed tensor. Press Ctrl+Enter when done.",
+        help="Rows of numbers, brackets, the print of a tensor, a table, an array of C, also amid code. "
+        "Press Ctrl+Enter when done.",
     )
     if text.strip():
-        return _carried(of_values(_parse(text), "pasted"))
+        return _carried(_of_text(text))
     linked: PageTensor | None = st.session_state.get(_LINKED)
     if linked is not None:
         st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
@@ -181,9 +182,16 @@ def _pasted() -> PageTensor:
     )
 
 
-@st.cache_data(max_entries=30, show_spinner="Reading…")
-def _parse(text: str) -> np.ndarray:
-    return tensors.parse(text)
+def _of_text(text: str) -> PageTensor:
+    """Return the tensor of a pasted text; it brings the dtype that the text names."""
+    read = pasted.read(text, "_pasted_which")
+    if read is None:
+        raise NoTensorYet("The text can be read in several ways; choose the tensor in the sidebar.")
+    if st.session_state.get(_OF_TEXT) != (text, read.line, read.dtype):
+        st.session_state[_OF_TEXT] = (text, read.line, read.dtype)
+        if read.dtype in tensors.HALF:
+            link.put({uploads.DTYPE: read.dtype})
+    return of_values(read.values, "pasted", name=read.name or "pasted")
 
 
 def _edited() -> PageTensor:

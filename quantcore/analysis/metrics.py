@@ -159,7 +159,10 @@ def squares_among(result: Quantized, which: Tensor) -> tuple[float, float]:
 
 def sums_of_region(result: Quantized, region: Region) -> Sums:
     """Return the sums of a region of a result."""
-    x, x_hat = _both(result, region)
+    return _sums_of(result, region, *_both(result, region))
+
+
+def _sums_of(result: Quantized, region: Region, x: Tensor, x_hat: Tensor) -> Sums:
     found = sums_of(x, x_hat).sums
     if region.elements:  # from the flat index in the region to that in the tensor
         inside = np.unravel_index(found.worst_at, tuple(e.stop - e.start for e in region.elements))
@@ -179,11 +182,12 @@ def report(result: Quantized) -> Report:
     fmt, shape = result.scheme.format, tuple(result.given.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
     for region, values in unclamped(result.given, result.params, result.computed):
-        own = sums_of_region(result, region)
+        both = _both(result, region)
+        own = _sums_of(result, region, *both)
         sums.merge(own)
         codes.add(result.blocks.view(result.codes)[region.elements])
         outside = _outside(values, result.scheme)
-        beyond, inside = _split(result, region, outside, own.ee) if len(outside) else (0.0, own.ee)
+        beyond, inside = _split(*both, outside, own.ee) if len(outside) else (0.0, own.ee)
         clipped += len(outside)
         clipping_sse += beyond
         rounding_sse += inside
@@ -288,17 +292,16 @@ def _both(result: Quantized, region: Region) -> tuple[Tensor, Tensor]:
     return x, x_hat_of(result, region).view(1, -1)
 
 
-def _split(
-    result: Quantized, region: Region, outside: npt.NDArray[np.int64], sse: float
-) -> tuple[float, float]:
+def _split(x: Tensor, x_hat: Tensor, outside: npt.NDArray[np.int64], sse: float) -> tuple[float, float]:
     """Return the squared error of the elements ``outside`` and of the others in a region, ``sse`` in all."""
+    a, b = (t.cpu().numpy().reshape(-1) for t in (x, x_hat))
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.subtract(*(t.cpu().numpy().reshape(-1) for t in _both(result, region)))
-    beyond = float(np.square(error[outside], dtype=np.float64).sum())
-    inside = sse - beyond
-    if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors
-        error[outside] = 0.0
-        inside = float(np.square(error, dtype=np.float64).sum())
+        beyond = float(np.square(a[outside] - b[outside], dtype=np.float64).sum())
+        inside = sse - beyond
+        if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors
+            error = a - b
+            error[outside] = 0.0
+            inside = float(np.square(error, dtype=np.float64).sum())
     return beyond, inside
 
 

@@ -121,8 +121,8 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
                 under_way |= {
                     pool.submit(measure, x, dtype, *t) for t in itertools.islice(tasks, len(done))
                 }
-                for future in done:
-                    yield future.result()
+                # those that ended while nobody looked come in order
+                yield from sorted((future.result() for future in done), key=lambda row: row.index)
         finally:
             for future in under_way:
                 future.cancel()

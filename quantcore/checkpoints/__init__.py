@@ -7,8 +7,8 @@ Where things are: `files` (folders and files, and nothing outside them; their by
 `containers` (file headers), `headers` (of all files, which another process may have read), `packing` (where
 each code is stored), `protocol` (what a format implements), `layouts` (one module per format), `tensor` and
 `quantized` (what is built from them), `listing` (all tensors), `origin` (one element: its bits, the
-arithmetic, and how other readers interpret them), `findings` (what is wrong), `row_loss` (what a row lost,
-and why), `comparison` (of two checkpoints).
+arithmetic, and how other readers interpret them), `inspection` (a tensor and an element as plain data and as
+text), `findings` (what is wrong), `row_loss` (what a row lost, and why), `comparison` (of two checkpoints).
 """
 
 from quantcore.checkpoints.checkpoint import Checkpoint, assemble, open_checkpoint
@@ -17,6 +17,7 @@ from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolde
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.headers import OPENERS, Headers, read_headers
+from quantcore.checkpoints.inspection import element_of, element_text, tensor_of, tensor_text
 from quantcore.checkpoints.listing import ListedTensor, Totals, facts, listing
 from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
 from quantcore.checkpoints.protocol.fields import Location, Place
@@ -55,6 +56,8 @@ __all__ = [
     "Window",
     "Word",
     "assemble",
+    "element_of",
+    "element_text",
     "encode",
     "facts",
     "is_inside",
@@ -68,4 +71,6 @@ __all__ = [
     "row_loss",
     "rows_per_box",
     "script",
+    "tensor_of",
+    "tensor_text",
 ]

@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from quantcore.errors import QuantError
 from quantcore.expressions import (
     FUSED,
     PRODUCT,
@@ -20,7 +19,6 @@ from quantcore.expressions import (
     Name,
     chain,
     rounded,
-    run,
     without,
     written,
 )
@@ -44,27 +42,6 @@ class Kernel:
     def code(self, round_: Rounding = half_even) -> Expression:
         """Return the code before clamping."""
         return _code(self, round_)
-
-    def run(
-        self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding | None = half_even
-    ) -> Tensor:
-        """Return ``out`` with the codes before clamping.
-
-        Args:
-            s: the scale, or its inverse if `inverse`; see `factor`.
-            z: None where all zero points are 0.
-            round_: rounds in place; None for what is rounded.
-
-        Raises:
-            QuantError: there is more than one scale; no library uses a fused kernel per channel.
-        """
-        if self.fused and s.numel() != 1:
-            raise QuantError(
-                "The fused kernel supports only one scale; choose per_tensor or another convention."
-            )
-        of = self.unrounded if round_ is None else self.code(round_)
-        found: Tensor = run(of, {"x": x, "s": s, "1/s": s, "z": z, "½": 0.5}, out)
-        return found
 
     def factor(self, scale: Tensor, inverse: Tensor | None = None) -> Tensor:
         """Return the scale, or if the kernel multiplies its inverse; ``inverse``: the stored one."""

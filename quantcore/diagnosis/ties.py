@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS
+from quantcore.conventions import KERNELS, TEXTBOOK
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, percent
 from quantcore.formats import IntFormat
+from quantcore.programs import code_program
 from quantcore.quantization import coded_with
 from quantcore.wording import count
 
@@ -156,6 +157,6 @@ def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
 
 def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, fmt: IntFormat) -> bool:
     """Tell whether another order of operations gives different codes."""
-    unclamped = (KERNELS[k].run(x, KERNELS[k].factor(scale), zero_point, torch.empty_like(x)) for k in "ABCD")
-    first, *others = (codes.clamp_(fmt.qmin, fmt.qmax) for codes in unclamped)
+    programs = (code_program(fmt, TEXTBOOK.changed(kernel=letter)) for letter in "ABCD")
+    first, *others = (one.write("q", {"x": x, "s": scale, "z": zero_point}) for one in programs)
     return any(not torch.equal(codes, first) for codes in others)

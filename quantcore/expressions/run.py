@@ -8,13 +8,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.expressions.nodes import MULTIPLY, Applied, Expression, Let, Name, Number, Operation, Where
+from quantcore.expressions.nodes import (
+    ADD,
+    DIVIDE,
+    MULTIPLY,
+    SUBTRACT,
+    Applied,
+    Expression,
+    Let,
+    Name,
+    Number,
+    Operation,
+    Where,
+)
 from quantcore.expressions.operations import to, without
 from quantcore.numerics import like
 
 Given = Tensor | float | None
 # from the numbers, the memory for the result, and the results of `Let` so far, to the result
 _Step = Callable[[Mapping[str, Given], Tensor | None, dict[Expression, Any]], Any]
+_TO_HALF = {to(dtype): dtype for dtype in (torch.bfloat16, torch.float16)}
+# how many elements must share a parameter so that this is faster than in float32
+_WIDTH = {torch.bfloat16: 64, torch.float16: 32}
+_ARITHMETIC = (ADD, SUBTRACT, MULTIPLY, DIVIDE)
 BlockStep = Callable[[Mapping[str, Given], dict[Expression, Any]], Any]
 
 
@@ -76,16 +92,30 @@ def _plan(expression: Expression, elements: tuple[str, ...], absent: tuple[str, 
         if isinstance(part, Where):
             return _where(part.value, *(step(child, False) for child in part.children))
         assert isinstance(part, Applied)
-        halved = _product_in_half(part, elements) if inside and not place else None
-        if halved is not None:
-            first, other = halved
-            return _in_half(first, (step(first, True), step(other, False), step(part.operands[0], True)))
+        if inside and not place and part.operation in _TO_HALF:
+            return _widened(narrow(part))
         steps, free = [], place
         for operand in part.operands:  # what depends on parameters alone is computed in block form
             own = inside and not operand.names.isdisjoint(elements)
             steps.append((step(operand, own, free), own))
             free = next(places) if own else free
         return _applied(part, steps, inside, place)
+
+    def narrow(part: Applied) -> _Step:
+        """Return a step of elements rounded to a dtype of 16 bits, in memory of that dtype."""
+        dtype, of = _TO_HALF[part.operation], part.operands[0]
+        in_float32 = _converted(step(of, True), dtype)
+        if not isinstance(of, Applied) or of.operation not in _ARITHMETIC:
+            return in_float32
+        first, other = of.operands
+        first = first.of if isinstance(first, Let) else first
+        if not other.names.isdisjoint(elements) or first.names.isdisjoint(elements):
+            return in_float32
+        if isinstance(first, Name):
+            return _in_half(of.operation, dtype, None, step(other, False), in_float32, first.name)
+        if isinstance(first, Applied) and _TO_HALF.get(first.operation) == dtype:
+            return _in_half(of.operation, dtype, narrow(first), step(other, False), in_float32)
+        return in_float32
 
     whole = without(expression, *absent)
     return step(whole, not whole.names.isdisjoint(elements))
@@ -94,9 +124,11 @@ def _plan(expression: Expression, elements: tuple[str, ...], absent: tuple[str, 
 def _named(name: str, place: str) -> _Step:
     def named(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Given:
         number = numbers[name]
-        if not isinstance(number, Tensor) or number.is_floating_point():
+        if not isinstance(number, Tensor) or (number.is_floating_point() and number.itemsize != 2):
             return number
         if out is None:
+            if number.is_floating_point():
+                return number.float()
             small = number.itemsize < 4 and number.dtype != torch.bool  # a test stays one
             return number.to(torch.int32) if small else number
         memory = like(out, place, out.dtype) if place else out
@@ -185,43 +217,55 @@ def _floats(value: Any) -> Any:
     return value.to(torch.float32) if integers else value
 
 
-def _product_in_half(part: Applied, elements: tuple[str, ...]) -> tuple[Expression, Expression] | None:
-    """Return the factors of a product rounded to float16: codes or numbers rounded to it, and a parameter."""
-    product = part.operands[0]
-    if part.operation is not to(torch.float16):
-        return None
-    if not isinstance(product, Applied) or product.operation is not MULTIPLY:
-        return None
-    first, other = product.operands
-    if first.names.isdisjoint(elements) or not other.names.isdisjoint(elements):
-        return None
-    inner = first.of if isinstance(first, Let) else first
-    rounded = isinstance(inner, Applied) and inner.operation is to(torch.float16)
-    return (first, other) if rounded or isinstance(inner, Name) else None
+def _widened(step: _Step) -> _Step:
+    """Return a step that writes its numbers of 16 bits into the memory of the result."""
+
+    def widened(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Tensor:
+        assert out is not None
+        return out.copy_(step(numbers, out, known))
+
+    return widened
 
 
-def _in_half(first: Expression, steps: tuple[_Step, _Step, _Step]) -> _Step:
-    """Multiply in float16 if both factors are exact in it.
+def _converted(step: _Step, dtype: torch.dtype) -> _Step:
+    """Return a step in memory of a dtype of 16 bits, computed in float32."""
 
-    PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the
-    time. For bfloat16 this does not pay off, since conversion takes longer than the computation.
+    def converted(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Tensor:
+        found = step(numbers, out, known)
+        return like(found, "in half", dtype).copy_(found)
+
+    return converted
+
+
+def _in_half(
+    operation: Operation,
+    dtype: torch.dtype,
+    elements: _Step | None,
+    other: _Step,
+    in_float32: _Step,
+    x: str = "",
+) -> _Step:
+    """Compute with 16 bits where both operands have them.
+
+    PyTorch computes with them in float32 and rounds each result, so that these are the same numbers, without
+    conversion to float32 and back.
 
     Args:
-        first: the elements that are multiplied.
-        steps: to them, to the other factor, and to the product before it is rounded.
+        elements: the first operand, or None if it is the number ``x``, if that is given in this dtype.
+        other: a parameter. If it has more digits, or few elements share it, all is done in float32.
+        in_float32: the step in float32, then rounded.
     """
-    elements, other, product = steps
 
     def halved(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
-        factor = other(numbers, None, known)
-        codes = numbers[first.name] if isinstance(first, Name) else None
-        small = isinstance(codes, Tensor) and codes.itemsize == 1 and not codes.is_floating_point()
-        if out is None or not isinstance(factor, Tensor) or not (codes is None or small):
-            return to(torch.float16).on_tensors(product(numbers, out, known), out=out)
-        narrow = factor.half()
-        if not torch.equal(factor.float(), narrow.float()):
-            return to(torch.float16).on_tensors(product(numbers, out, known), out=out)
-        half = like(out, "in half", torch.float16)
-        return out.copy_(half.copy_(elements(numbers, out, known)).mul_(narrow))
+        given, factor = numbers.get(x), other(numbers, None, known)
+        narrow_given = isinstance(given, Tensor) and given.dtype == dtype
+        if out is None or not isinstance(factor, Tensor) or not (elements or narrow_given):
+            return in_float32(numbers, out, known)
+        narrow = factor.to(dtype)
+        few = factor.shape[-1:] == (1,) and 1 < out.shape[-1] < _WIDTH[dtype]
+        if few or not torch.equal(factor, narrow.to(factor.dtype)):
+            return in_float32(numbers, out, known)
+        first = given if elements is None else elements(numbers, out, known)
+        return operation.on_tensors(first, narrow, out=like(out, "in half", dtype))
 
     return halved

@@ -1,10 +1,11 @@
 """The options of groups with the least summed error within a budget: a multiple-choice knapsack.
 
-Up to `EXACT` combinations of half of the groups it is exact: the groups are split in two halves, all
-combinations of each are listed, and the best pairs are found by sorting (Horowitz and Sahni, 1974). Beyond,
+It is solved exactly, group by group: of all sums of costs and errors so far, those stay that no other beats
+and that may still lead to a choice better than a known one (Nemhauser and Ullmann, 1969; bounds by the linear
+relaxation: Sinha and Zoltners, 1979). Layers repeat, so sums coincide, and few stay. If more than `MOST` do,
 options on the lower convex hull of each group are taken by falling error per cost, which is the optimum of
-the linear relaxation but for one group; the gap to it is stated (Sinha and Zoltners, 1979). Sums are exact,
-so that ties are ties and no rounding exceeds the budget.
+the linear relaxation but for one group; the gap to it is stated. Sums are exact, so that ties are ties and no
+rounding exceeds the budget.
 """
 
 import math
@@ -19,7 +20,8 @@ import numpy as np
 
 from quantcore.errors import QuantError
 
-EXACT = 6**6  # combinations of half of the groups: 12 groups with 6 options each
+MOST = 20_000  # sums that are kept of one group; 200 groups of 10 options of models keep some hundred
+NEAR = 40  # sums of one group, for a first choice that leaves few to be looked at
 
 
 class Allocation(tuple[int, ...]):
@@ -73,11 +75,11 @@ def bit_budget(errors: Any, costs: Any, budget: float) -> Allocation:
             f"No choice is within the budget of {budget:g}: the cheapest options of the {len(groups):,} "
             f"groups cost {float(least * cost_unit):g}. Raise the budget, or give cheaper options."
         )
-    middle = _middle(groups)
-    if max(math.prod(map(len, half)) for half in (groups[:middle], groups[middle:])) <= EXACT:
-        found, gap = _best_pair(_picks(groups[:middle]), _picks(groups[middle:]), limit), Fraction(0)
-    else:
-        found, gap = _along_hull(groups, limit)
+    found, gap = _along_hull(groups, limit)
+    if gap:
+        near = _least(groups, limit, found, NEAR) or found
+        exact = _least(groups, limit, near)
+        found, gap = (exact, Fraction(0)) if exact else (found, gap)
     error, cost = float(found.error * error_unit), float(found.cost * cost_unit)
     return Allocation.of(found.options, error, cost, float(gap * error_unit))
 
@@ -145,20 +147,6 @@ def _limit(budget: float, unit: Fraction) -> int:
     return limit if float(limit * unit) <= budget else limit - 1
 
 
-def _middle(groups: Sequence[Sequence[_Pick]]) -> int:
-    """Return where to split the groups so that the half with more combinations has as few as possible."""
-    sizes = [len(group) for group in groups]
-    return min(range(len(sizes) + 1), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
-
-
-def _picks(groups: Sequence[Sequence[_Pick]]) -> list[_Pick]:
-    """Return the combinations that can be best, by rising cost and falling error."""
-    picks = [_Pick(0, 0)]
-    for group in groups:
-        picks = _best([_both(pick, option) for pick in picks for option in group])
-    return picks
-
-
 def _both(one: _Pick, other: _Pick) -> _Pick:
     return _Pick(one.cost + other.cost, one.error + other.error, one.options + other.options)
 
@@ -172,11 +160,83 @@ def _best(picks: list[_Pick]) -> list[_Pick]:
     return kept
 
 
-def _best_pair(first: list[_Pick], second: list[_Pick], limit: int) -> _Pick:
-    """Return the pair with the least error, then the least cost, within the limit."""
-    costs = [pick.cost for pick in second]
-    pairs = (_both(a, second[at - 1]) for a in first if (at := bisect_right(costs, limit - a.cost)))
-    return min(pairs, key=lambda pair: (pair.error, pair.cost))
+def _least(
+    groups: Sequence[Sequence[_Pick]], limit: int, known: _Pick, near: int | None = None
+) -> _Pick | None:
+    """Return the choice with the least error, then the least cost, within the limit; None if that takes long.
+
+    Args:
+        known: a choice within the limit, which may be the least.
+        near: keep so many sums of each group, those with the lowest bounds, for a choice near it.
+    """
+    bounds = _Bounds(groups, limit, known)
+    sums: list[tuple[int, int]] = [(0, 0)]
+    came: list[list[tuple[int, int]]] = []  # of every sum, the sum before and the option that led there
+    for i, group in enumerate(groups):
+        most = limit - bounds.cheapest[i]
+        more = sorted(
+            (cost + option.cost, error + option.error, before, at)
+            for at, option in enumerate(group)
+            for before, (cost, error) in enumerate(sums)
+            if cost + option.cost <= most
+        )
+        sums, steps = [], []
+        for cost, error, *step in more:
+            if not sums or error < sums[-1][1]:
+                sums.append((cost, error))
+                steps.append((step[0], step[1]))
+        if len(sums) > MOST:
+            return None
+        kept = bounds.may_be_least(i, sums, near)
+        sums = [own for own, keep in zip(sums, kept, strict=True) if keep]
+        came.append([own for own, keep in zip(steps, kept, strict=True) if keep])
+        if not sums:
+            return known
+    (cost, error), at = sums[-1], len(sums) - 1
+    options: tuple[int, ...] = ()
+    for group, own in zip(reversed(groups), reversed(came), strict=True):
+        at, option = own[at]
+        options = group[option].options + options
+    return _Pick(cost, error, options)
+
+
+class _Bounds:
+    """By how much the groups still to come add to an error at least, by the linear relaxation.
+
+    ``cheapest``: what the groups after each cost at least.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[_Pick]], limit: int, known: _Pick) -> None:
+        worst = sum(group[0].error for group in groups)
+        # numbers of any size as floats; what rounding may come to is allowed for
+        self._unit = [max(1, max(limit, known.cost) >> 1000), max(1, worst >> 1000)]
+        self._limit = limit
+        self._known = self._float(known.error, 1) * (1 + 1e-9) + self._float(worst, 1) * 1e-12
+        steps = sorted(
+            ((_slope(a, b), i, a, b) for i, group in enumerate(groups) for a, b in pairwise(_hull(group))),
+            key=lambda step: -step[0],
+        )
+        self._of = np.array([i for _, i, _, _ in steps], int)
+        self._costs = np.array([self._float(b.cost - a.cost, 0) for *_, a, b in steps])
+        self._gains = np.array([self._float(a.error - b.error, 1) for *_, a, b in steps])
+        self.cheapest = [sum(group[0].cost for group in groups[i + 1 :]) for i in range(len(groups))]
+        self._errors = [sum(group[0].error for group in groups[i + 1 :]) for i in range(len(groups))]
+
+    def _float(self, value: int, kind: int) -> float:
+        return value / self._unit[kind]
+
+    def may_be_least(self, group: int, sums: Sequence[tuple[int, int]], near: int | None) -> list[bool]:
+        """Return which sums after a group may lead to an error no larger than that of the known choice."""
+        left = [self._float(self._limit - self.cheapest[group] - cost, 0) for cost, _ in sums]
+        errors = [self._float(error + self._errors[group], 1) for _, error in sums]
+        ahead = self._of > group
+        costs, gains = (np.append(0.0, np.cumsum(own[ahead])) for own in (self._costs, self._gains))
+        lowest = np.array(errors) - np.interp(left, costs, gains)
+        most = self._known
+        if near is not None and len(sums) > near:
+            most = min(most, np.partition(lowest, near)[near])
+        kept: list[bool] = (lowest <= most).tolist()
+        return kept
 
 
 def _hull(options: Sequence[_Pick]) -> list[_Pick]:

@@ -1,7 +1,7 @@
 """Which scheme each group of weights takes within a size: the errors of a table, and everything counted."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -73,11 +73,12 @@ def plan(
     error: str = "relative",
     factors: Mapping[str, float] | None = None,
     minimum: Mapping[str, float] | None = None,
+    tie: Callable[[str], str] = group_of,
 ) -> Plan:
     """Return the schemes with the least summed error of which all weights take at most ``num_bytes``.
 
-    Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also
-    stay as it is stored.
+    Weights that loaders need alike (q, k and v; gate and up; the experts of a layer) get one scheme. A group
+    may also stay as it is stored.
 
     Args:
         error: what is summed over weights, see `ERRORS`; divided, all weights count alike whatever their
@@ -85,6 +86,7 @@ def plan(
         factors: by which a weight's error is multiplied, by name; 1 for others.
         minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see
             `minimum_of`; of several that fit a name, the largest holds.
+        tie: the group of a weight by its name; the weights of a group get one scheme.
 
     >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
     >>> from quantcore.layerwise import sensitivity
@@ -107,12 +109,13 @@ def plan(
         )
     if error not in ERRORS:
         raise QuantError(f"There is no error {error!r}; choose one of {', '.join(ERRORS)}.")
-    check_size(table, num_bytes, minimum)
+    check_size(table, num_bytes, minimum, tie)
     fixed = _bytes_left_alone(table)
-    options, errors, costs = _options(table, error, factors or {}, minimum or {})
+    groups = groups_of(table, tie)
+    options, errors, costs = _options(groups, table.schemes, error, factors or {}, minimum or {})
     chosen = bit_budget(errors, costs, num_bytes - fixed) if options else Allocation.of((), 0.0, 0.0)
     schemes = {row.name: AS_STORED for row in table.ordered}
-    for rows, own, at in zip(groups_of(table).values(), options, chosen, strict=True):
+    for rows, own, at in zip(groups.values(), options, chosen, strict=True):
         schemes |= {row.name: own[at][2] for row in rows}
     total = fixed + chosen.cost
     elements = sum(row.elements for row in table.ordered)
@@ -129,7 +132,12 @@ class TradeOff:
     uniform: Mapping[str, tuple[float, float]]
 
 
-def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float] | None = None) -> TradeOff:
+def trade_off(
+    table: Table,
+    error: str = "relative",
+    minimum: Mapping[str, float] | None = None,
+    tie: Callable[[str], str] = group_of,
+) -> TradeOff:
     """Return the error against the size; arguments: as for `plan`.
 
     >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
@@ -143,7 +151,7 @@ def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float
         QuantError: the table has no such error.
     """
     fixed = _bytes_left_alone(table)
-    options, errors, costs = _options(table, error, {}, minimum or {})
+    options, errors, costs = _options(groups_of(table, tie), table.schemes, error, {}, minimum or {})
     found = budget_curve(errors, costs) if options else []
     uniform = {}
     for i, scheme in enumerate(table.schemes, 1):
@@ -151,7 +159,12 @@ def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float
     return TradeOff(tuple((fixed + choice.cost, choice.error) for choice in found), uniform)
 
 
-def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | None = None) -> None:
+def check_size(
+    table: Table,
+    num_bytes: float,
+    minimum: Mapping[str, float] | None = None,
+    tie: Callable[[str], str] = group_of,
+) -> None:
     """Check that some choice takes at most ``num_bytes``; `outline` gives a table before anything is read.
 
     Raises:
@@ -164,7 +177,7 @@ def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | No
                 "name between *."
             )
     fixed = _bytes_left_alone(table)
-    costs = [_costs(rows, minimum or {}) for rows in groups_of(table).values()]
+    costs = [_costs(rows, minimum or {}) for rows in groups_of(table, tie).values()]
     least = fixed + sum(min(cost for cost, _ in own) for own in costs)
     if least > num_bytes:
         lower = "lower the minimum, " if minimum else ""
@@ -175,12 +188,12 @@ def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | No
         )
 
 
-def groups_of(table: Table) -> dict[str, list[WeightRow]]:
+def groups_of(table: Table, tie: Callable[[str], str] = group_of) -> dict[str, list[WeightRow]]:
     """Return the weights that have cells, by the groups that get one scheme."""
     groups: dict[str, list[WeightRow]] = {}
     for row in table.ordered:
         if row.cells:
-            groups.setdefault(group_of(row.name), []).append(row)
+            groups.setdefault(tie(row.name), []).append(row)
     return groups
 
 
@@ -210,15 +223,19 @@ _Options = list[list[tuple[float, float, str]]]  # error, bytes and scheme
 
 
 def _options(
-    table: Table, error: str, factors: Mapping[str, float], minimum: Mapping[str, float]
+    groups: Mapping[str, list[WeightRow]],
+    schemes: Sequence[str],
+    error: str,
+    factors: Mapping[str, float],
+    minimum: Mapping[str, float],
 ) -> tuple[_Options, list[list[float]], list[list[float]]]:
     """Return the options of every group, see `_costs`, and their errors and their bytes alone."""
     options: _Options = []
-    for rows in groups_of(table).values():
+    for rows in groups.values():
         own = []
         for cost, i in _costs(rows, minimum):
             summed = sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows)
-            own.append((summed, cost, table.schemes[i] if i >= 0 else AS_STORED))
+            own.append((summed, cost, schemes[i] if i >= 0 else AS_STORED))
         options.append(own)
     errors = [[error for error, _, _ in own] for own in options]
     costs = [[cost for _, cost, _ in own] for own in options]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings import layer_of, role_of
+from quantcore.checkpoints.findings import role_of
 
 # kind -> what names in Hugging Face models and in llama.cpp contain, the first that fits
 _KINDS = {
@@ -23,6 +23,8 @@ _KINDS = {
 }
 _KIND = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 _EXPERTS = re.compile(r"experts|_exps\b")
+_STACKED = re.compile(r"_exps\b")  # those of a layer in one tensor
+_FUSED = ("q, k, v", "gate, up")
 OUTLIER = 3.0  # a column is an outlier if its largest magnitude is this many times the median column's
 
 
@@ -39,13 +41,29 @@ def kind_of(name: str) -> str:
 
 
 def group_of(name: str) -> str:
-    """Return the group of weights with one scheme: one kind in one layer, as loaders that fuse them require.
+    """Return the group of weights that get one scheme as a loader needs them alike; else the name itself.
 
-    >>> group_of("model.layers.3.mlp.up_proj.weight") == group_of("model.layers.3.mlp.gate_proj.weight")
-    True
+    Together are q, k and v of one attention, and gate and up of one MLP, which vLLM fuses (vLLM #11354,
+    #41457, #47473); and all experts of a layer, which TensorRT-LLM (#15485), ModelOpt
+    (``quant_grouping_rules``) and llm-compressor give one format. llama.cpp stacks the experts of one kind
+    in one tensor and needs no more.
+
+    >>> group_of("model.layers.3.mlp.up_proj.weight")
+    'model.layers.3.mlp: gate, up'
+    >>> group_of("model.layers.3.mlp.experts.7.down_proj.weight")
+    'model.layers.3.mlp.experts'
+    >>> group_of("embeddings.position_embeddings.weight")
+    'embeddings.position_embeddings.weight'
     """
-    layer = layer_of(name)
-    return kind_of(name) if layer is None else f"layer {layer} {kind_of(name)}"
+    parts = name.split(".")
+    if "experts" in parts:
+        return ".".join(parts[: parts.index("experts") + 1])
+    kind = kind_of(name).removeprefix("experts ")
+    if kind not in _FUSED or _STACKED.search(name):
+        return name
+    found = _KIND[kind].search(name)
+    assert found is not None
+    return f"{name[: found.start()].rpartition('.')[0]}: {kind}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Kernel
+from quantcore.conventions import KERNELS, TEXTBOOK, Kernel
 from quantcore.expressions import without, written
 from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
@@ -20,6 +20,7 @@ from quantcore.matching.hypotheses.corruption import (
     element_inputs,
 )
 from quantcore.matching.record import DifferingCode
+from quantcore.programs import code_program
 from quantcore.qparams import choose_qparams, wrap
 from quantcore.scheme import Scheme
 
@@ -177,12 +178,12 @@ def _rounded(e: DifferingElement, value: str) -> tuple[str, str] | None:
 
 def _other_order(e: DifferingElement) -> str:
     """Return another order of operations that gives the code in float32, as a formula; empty if none does."""
-    x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
+    numbers = {"x": e.x, "s": e.scale, "z": e.z}
+    element = {name: torch.tensor([number], dtype=torch.float32) for name, number in numbers.items()}
     for letter in _FORMULAS:
-        kernel = KERNELS[letter]
-        code = kernel.run(x, kernel.factor(s), z, torch.empty(1))
-        if kernel != e.kernel and float(code) == e.got:
-            return kernel.formula
+        code = code_program(e.format, TEXTBOOK.changed(kernel=letter)).write("v", element)
+        if KERNELS[letter] != e.kernel and float(code) == e.got:
+            return KERNELS[letter].formula
     return ""
 
 

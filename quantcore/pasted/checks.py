@@ -1,18 +1,18 @@
 """The mistakes of a quantizer: what differs from the one it is meant to be, and the line of the operation."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from quantcore.numerics import WORDS
 from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
-    SCALINGS,
-    SHIFTS,
     SMALL,
+    Chain,
     Quantizer,
     between,
     block_extremes,
@@ -20,6 +20,7 @@ from quantcore.pasted.quantizer import (
     number,
 )
 
+_REAL = ("own", "positive", "negative", "outlier", "one-sided")  # probes like real tensors
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 
 
@@ -45,9 +46,10 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
         if q.is_span:
             yield from _divisor(q)
             yield from _asymmetric_zero(q)
-        elif q.is_single and q.zero_point is not None and q.shift.numel() == 1:
+        elif q.is_single and q.zero_point is not None and (q.shift.numel() == 1 or q.is_rest):
             yield from _single(q, q.zero_point)
     yield from _zero_rounding(q)
+    yield from _fractions(q)
     first = q.earlier
     if first and not (first.factor.shape == q.factor.shape and near(first.factor / q.factor, 1.0, 1e-3)):
         before = (first.end or first.codes[-1]).line
@@ -68,24 +70,59 @@ def _cast(q: Quantizer) -> Iterator[CodeFinding]:
         fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
         line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
         yield q.found("other_format", line, fix=fix, kept=between(q.ends))
-    elif len(ends) < 2:
+    elif len(ends) < 2 and not (yield from _clamped_late(q)):
         yield from _unclamped(q, limits, cast)
+
+
+def _overflows(chain: Chain) -> bool:
+    """Tell whether codes wrap around in the cast that stores them."""
+    return bool(chain.casts) and bool(chain.cast_at(-1)[1].any())
+
+
+def _clamped_late(q: Quantizer) -> Generator[CodeFinding, None, bool]:
+    """Check whether a clamp comes after the cast, which it is meant to keep from wrapping; tell whether."""
+    late = next(iter(q.clamps_after), None)
+    if late is None:
+        return False
+    place = sum(cast.index < late.index for cast in q.casts) - 1
+    cast = q.casts[place]
+    low, high = cast.limits or (0, 0)
+    ends = [a.number for a in late.args if a is not late.flow]
+    idle = all(end is not None and not low + 1 < end < high - 1 for end in ends)
+    real = [c for name, c in q.on.items() if name in _REAL and len(c.casts) > place]
+    shown = next((c for c in real if bool(c.cast_at(place)[1].any())), None)
+    if shown is None and not idle:
+        return False
+    why = "; on the tensors tried, there are none"
+    if shown is not None:
+        given = shown.cast_at(place)[0]
+        why = f"; {_of(shown)}, the codes reach {between((float(given.min()), float(given.max())))}"
+    clamp = "" if late.line == cast.line else f" in line {late.line}"
+    certain = shown is not None or q.kind in ("given", "handed")
+    facts = {"dtype": cast.dtype, "limits": between(cast.limits), "clamp": clamp, "why": why}
+    yield q.found("cast_before_clamp", cast.line, certain, **facts)
+    return True
+
+
+def _of(chain: Chain) -> str:
+    """Return the tensor of a quantizer as part of a sentence."""
+    return f"of a tensor from {_ends(chain.x)}"
 
 
 def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
     """Yield a cast without a clamp, on a tensor where a code does not fit."""
-    kind, zero = q.kind, q.zero_point
+    kind, zero, held = q.kind, q.zero_point, between(limits)
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in q.on
     tried = [*q.ordinary, q.on["outlier"]] if fixed else q.ordinary
-    uncast = (c.cast.flow.numbers.flatten() for c in tried if c.cast and c.cast.flow)
-    codes = torch.cat(list(uncast)).trunc().nan_to_num(0.0)
-    low, high = float(codes.min()), float(codes.max())
-    if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
+    pairs = [c.cast_at(-1) for c in tried if c.casts]
+    codes, beyond = (torch.cat([pair[i].flatten() for pair in pairs]) for i in (0, 1))
+    if not bool(beyond.any()) or kind == "unknown":
         return
-    held = between(limits)
-    why = f"on the tensors tried, they reach {between((low, high))}, and those outside {held} do not fit"
+    reach = between((float(codes.min()), float(codes.max())))
+    why = f"on the tensors tried, they reach {reach}, and those outside {held} do not fit"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
+    certain |= kind == "span" and all(_overflows(c) for name, c in q.on.items() if name in _REAL)
     if kind == "given":
         certain &= q.factor.numel() == 1 and any(s.op == "div" for s in q.scalings)
         if q.factor.numel() == 1 and zero is not None:
@@ -119,12 +156,16 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     beyond = "codes outside them"
     if not q.is_span:
         facts["reach"] = f"codes up to {number(round(divisor + zero))}"
-        beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {q.extreme})"
+        share = f"{most / divisor:.{1 if most / divisor > 0.99 else 0}%}"
+        of = "the range" if q.is_rest else q.extreme
+        beyond = f"everything larger than {number(most)} steps ({share} of {of})"
     # the number as the code has it; a factor besides it narrows the range
     constant = next((a for a in q.divided.args if not a.varies), None)
     written = abs(constant.number or 0.0) if constant and q.divided not in q.scalings else 0.0
     written = math.inf if not written else written if q.divided.op == "div" else 1 / written
-    if min(divisor, written) > most + _ROOM:
+    # codes that no clamp clips wrap around
+    room = 0.01 if not clamp and any(_overflows(chain) for chain in q.ordinary) else _ROOM
+    if min(divisor, written) > most + room:
         how = "the clamp clips" if clamp else "the cast overflows for"
         yield q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
     elif clamp and divisor * 1.9 < most and not lost:
@@ -133,8 +174,7 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
 
 def _zero_line(q: Quantizer) -> int:
     """Return the line where a zero point of 0 was written or added; 0 if there is none."""
-    constants = (s for s in q.zeros if not s.other.varies and s.other.number == 0)
-    return next((s.added_line for s in constants), 0)
+    return next((s.added_line for s in q.zeros if not bool(s.added.any())), 0)
 
 
 def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
@@ -143,7 +183,7 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
         where = _zero_line(q)
         yield q.found("zero_point_left_out", where or q.divided.line, zero="0" if where else "missing")
     step = next((s for s in q.zeros if s.other.varies), None)
-    if step is None or q.bounds is None or q.kind != "span":
+    if step is None or q.bounds is None or q.kind != "span" or q.zero_point == 0:
         return  # with percentiles, the lower one takes the place of the minimum
     (low, high), offs, negated = q.bounds, list[torch.Tensor](), True
     for chain in q.ordinary:
@@ -158,6 +198,44 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
         yield q.found("sign_of_low", line)
     elif shifted and abs(q.divisor - (high - low)) <= _ROOM:
         yield q.found("zero_point_range", line, got=str(round(low + float(off.median()))))
+
+
+def _range_without_zero(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the zero point of a range that does not contain 0 is clamped: it fits no longer."""
+    clamped = any(a.op in ("clamp", "pick", "where", "mask") for s in q.zeros for a in ancestors(s.other))
+    if q.kind != "span" or q.bounds is None or not q.zeros or not (clamped or q.zero_point is None):
+        return
+    if any(bool(_misplaced(q, chain, with_zero=True)[0].any()) for chain in q.ordinary):
+        return  # it does not fit any other range either
+    for name in ("own", "one-sided"):
+        if name not in q.on:
+            continue
+        chain = q.on[name]
+        lost, right = _misplaced(q, chain)
+        if not bool(lost.any()):
+            continue
+        back = (chain.codes[-1].numbers.reshape(chain.x.shape) - chain.zero) * chain.scale
+        zero = chain.zero.broadcast_to(lost.shape)
+        facts = {"given": _ends(chain.x[lost]), "back": _ends(back[lost])}
+        facts |= {"got": number(float(zero[lost][0])), "want": number(round(float(right[lost][0])))}
+        yield q.found("zero_point_clamped", q.zeros[-1].added_line, name == "own", **facts)
+        return
+
+
+def _misplaced(q: Quantizer, chain: Chain, with_zero: bool = False) -> tuple[Tensor, Tensor]:
+    """Return which elements have a range from min to max, with or without 0, whose zero point is another, and
+    the right one."""
+    assert q.bounds is not None
+    lowest, highest = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)
+    whole = ((highest - lowest) / chain.scale - q.divisor).abs() <= 0.01 * q.divisor
+    right = q.bounds[0] - lowest / chain.scale
+    whole &= ((lowest <= 0) & (highest >= 0)) == with_zero
+    return whole & ((chain.zero - right).abs() > 1.5), right
+
+
+def _ends(values: Tensor) -> str:
+    low, high = (f"{float(end):.4g}" for end in values.aminmax())
+    return low if low == high else f"{low} to {high}"
 
 
 def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
@@ -179,6 +257,17 @@ def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
             yield q.found("float_zero_point", zero.line or step.line)
 
 
+def _fractions(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether what is added after the rounding leaves codes that are no integers."""
+    late = [s for s in q.zeros if s not in q.early and not s.other.handed]
+    # a half is that of a quantizer without a code for 0
+    late = [s for s in late if not near(2 * s.added, (2 * s.added).round(), 1e-6)]
+    codes = q.codes[-1].numbers
+    odd = codes[(codes - codes.round()).abs() > 1e-6]
+    if late and q.cast is None and odd.numel():
+        yield q.found("fractional_codes", late[-1].added_line, code=f"{float(odd.flatten()[0]):.2f}")
+
+
 def _drops_fraction(val: Val) -> bool:
     """Tell whether an operation cuts off fractions instead of rounding."""
     to_integer = val.op == "cast" and (val.name == "int" or val.bits < FLOAT)
@@ -190,46 +279,15 @@ def _drops_fraction(val: Val) -> bool:
     return not half and not before.is_integral
 
 
-def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
-    """Yield what is wrong in (codes - zero point) · scale, and whether its type holds the difference."""
-    steps = [s for s in q.back if s.op in SHIFTS]
-    small = [s for s in steps if s.flow and s.bits <= SMALL]
-    wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]
-    for s in wraps:
-        yield q.found("dequantize_overflow", s.line, dtype=s.dtype, bits=str(s.bits))
-    scalings = [s for s in q.back if s.op in SCALINGS]
-    kind = "" if wraps or not scalings else _way_back(q)
-    if kind:
-        culprits = {"multiplied": scalings[0], "zero_point_after_scale": (steps or scalings)[-1]}
-        line = culprits.get(kind, scalings[-1]).line
-        yield q.found(kind, line, how="The codes are scaled in the same direction as x was")
-
-
-def _way_back(q: Quantizer) -> str:
-    """Return which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
-    left: list[str] | None = None
-    for chain in q.ordinary:
-        if chain.end is None:
-            return ""
-        codes, end = chain.codes[-1].numbers, chain.end.numbers
-        if not codes.numel() == end.numel() == chain.x.numel():
-            return ""
-        codes, end, scale = codes.reshape(chain.x.shape), end.reshape(chain.x.shape), chain.scale
-        zero = chain.zero + chain.shift / chain.factor
-        shifts = [s.added for s in chain.back if s.op in SHIFTS]
-        ways = {
-            "": [(codes - zero) * scale],
-            "multiplied": [(codes + by) / scale for by in (-zero, torch.zeros(1), *shifts)],
-            "zero_point_after_scale": [codes * scale - zero],
-            "zero_point_forgotten": [codes * scale],
-            "zero_point_added": [(codes + zero) * scale],
-        }
-        if shifts and near(zero, 0.0, 0.01):
-            ways |= {"": [codes * scale], "zero_point_not_added": [(codes + shifts[0]) * scale]}
-        room = scale.abs() * (1.01 + 1e-4 * zero.abs().max()) + 1e-6 * end.abs()
-        fits = [k for k, each in ways.items() if any(bool(((end - way).abs() <= room).all()) for way in each)]
-        left = [k for k in fits if left is None or k in left]
-    return left[0] if left else ""
+def check_own(q: Quantizer) -> Iterator[CodeFinding]:
+    """Yield what goes wrong on the tensor that the code has, whether or not it does on others."""
+    own = q.on.get("own")
+    if own is None or not _overflows(own) or q.clamp is not None or q.clamps_after or q.cast is None:
+        return
+    codes, beyond = own.cast_at(-1)
+    lost, reach = int(beyond.sum()), between((float(codes.min()), float(codes.max())))
+    lie = f"{lost} of {beyond.numel()} codes {'lies' if lost == 1 else 'lie'} outside {between(q.limits)}"
+    yield q.found("wrapped", q.cast.line, why=f"of the code's own tensor, {lie} (they reach {reach})")
 
 
 def check_special(q: Quantizer) -> Iterator[CodeFinding]:
@@ -240,6 +298,7 @@ def check_special(q: Quantizer) -> Iterator[CodeFinding]:
                 before = a.args[0].numbers.trunc()
                 if bool((before.clamp(*a.limits) != before)[~before.isnan()].any()):
                     yield q.found("zero_point_not_clamped", step.added_line, dtype=a.dtype)
+    yield from _range_without_zero(q)
     if q.kind in ("given", "handed"):
         return
     empty = [q.on[name].factor for name in ("zeros", "constant") if name in q.on]

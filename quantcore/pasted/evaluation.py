@@ -31,6 +31,7 @@ _NO_TENSOR = re.compile(
 # besides a first tensor
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
+OWN, RANDOM = "own", ("randn",)  # the operation of such a tensor; the names of those drawn at random
 _DEEPEST = 12  # of lists in lists
 FLOAT = 99  # bits: wider than any integer type
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
@@ -145,7 +146,8 @@ class CodeInputs:
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
     parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
-    every evaluation ends; ``steps``: how many one may take.
+    every evaluation ends; ``steps``: how many one may take; ``stand_in``: gives the values in place of those
+    of a tensor that the code makes itself, from its line and these; None where they stay.
     """
 
     text: str
@@ -155,6 +157,7 @@ class CodeInputs:
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
     steps: int = bounds.MOST_STEPS
+    stand_in: Callable[[int, Any], Tensor | None] | None = None
 
     @cached_property
     def numpy(self) -> bool:
@@ -247,9 +250,16 @@ class Evaluation:
         return val
 
     def own_data(self, numbers: list[float]) -> Val:
-        """Note numbers that the code has as its data."""
+        """Note numbers that the code has as its data, in a list."""
         self.spend(elements=len(numbers))
-        val = self.note(np.array(numbers, dtype=np.float64), "array")
+        return self._made(np.array(numbers, dtype=np.float64), (), "list")
+
+    def _made(self, found: Any, args: Vals, name: str) -> Val:
+        """Note a tensor that the code makes itself, or a copy of another one."""
+        copied = any(a.data for a in args)
+        other = None if copied or not self.given.stand_in else self.given.stand_in(self.line, found)
+        found = found if other is None else _like(found, other)
+        val = self.note(found, "copy" if copied else OWN, args, name)
         val.varies = val.data = True
         return val
 
@@ -299,10 +309,10 @@ class Evaluation:
         fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
         require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
         self.spend(elements=math.prod(found.shape) if is_array else 0)
-        val = self.note(found, op, args, name)
-        if name in _OWN_DATA and is_array and found.ndim:
-            val.varies = val.data = True
-        return val
+        made = name in _OWN_DATA and is_array and found.ndim > 0
+        if not made or any(a.varies and not a.data for a in args):
+            return self.note(found, op, args, name)
+        return self._made(found, args, name)
 
     def raw(self, val: Val, depth: int = 0) -> Any:
         """Return a value as torch and NumPy take it: a number, array, type, known word, or list of them."""

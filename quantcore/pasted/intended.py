@@ -4,6 +4,7 @@ This shows how it rounds and clamps, and whether repairing its mistakes gives th
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -15,10 +16,19 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
-from quantcore.pasted.evaluation import Override
+from quantcore.pasted.evaluation import OWN, Override, Val
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.lanes import spread
-from quantcore.pasted.quantizer import Chain, Place, Quantizer, Seen, by_place, scale_of
+from quantcore.pasted.quantizer import (
+    Chain,
+    Place,
+    Quantizer,
+    Seen,
+    block_extremes,
+    by_place,
+    origin,
+    scale_of,
+)
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -32,6 +42,7 @@ _USUAL = {
 }
 TO_NEAREST = ("round", "rint", "around")
 _BEYOND = 2.0**20  # all codes
+_LARGE = 1e4  # times what is usual
 _EQUAL = 0.98  # of the codes; ties may fall the other way
 # names for the rules of `quantcore.numerics`, in the order in which they are tried
 _TRIED = ("half_even", "half_up", "half_away", "floor", "ceil", "toward_zero")
@@ -47,7 +58,7 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     overrides: dict[int, Override] = {}
     for chain in found.values():
         quarters = torch.arange(chain.x.numel()) * 7 % 32 / 4 - 4
-        quarters[:1], quarters[1:2] = _BEYOND, -_BEYOND
+        quarters[:1], quarters[1:2] = _beyond(chain), -_beyond(chain)
         overrides[chain.data.index] = quarters.reshape(chain.x.shape)
         overrides |= {step.other.index: 1.0 for step in chain.scalings}
         for step in (s for s in chain.zeros if s.is_open):
@@ -64,21 +75,26 @@ def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
     return evaluate(walk.given, branches)
 
 
+def _beyond(chain: Chain) -> float:
+    """Return a number beyond all codes that a cast before the last one holds, so that it meets the clamp."""
+    return min([_BEYOND, *(float(cast.limits[1]) for cast in chain.casts[:-1] if cast.limits)])
+
+
 def _seen(chain: Chain, tried: Chain | None) -> Seen:
     """Return how a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
     rule = "half_even" if chain.round.name in TO_NEAREST else ""
     if tried is None:
         return rule, (None, None)
     stored = ((tried.cast and tried.cast.flow) or tried.codes[-1]).numbers
-    clamped = chain.clamp is not None
-    low, high = (float(end) if clamped and end.abs() < _BEYOND / 2 else None for end in stored.aminmax())
+    clamped, beyond = chain.clamp is not None, _beyond(chain)
+    low, high = (float(end) if clamped and end.abs() < beyond / 2 else None for end in stored.aminmax())
     try:
         early = sum((s.added for s in tried.early), torch.zeros_like(tried.x))
         codes = tried.codes[-1].numbers.reshape(tried.x.shape) - (tried.zero - early)
     except RuntimeError:  # codes of another shape
         return rule, (low, high)
     value = tried.x / tried.factor + early
-    inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
+    inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < beyond / 2)  # not clamped
     codes, value = codes.float(), value.float()
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
         fits = (name for name in RULES if some.any() and codes[some].equal(rounding(name)(value[some])))
@@ -86,8 +102,8 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     return rule, (low, high)
 
 
-def intended(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized:
-    """Return what the intended scheme makes of the data of a quantizer.
+def intended(q: Quantizer, chain: Chain, shape: tuple[int, ...], walk: Walk) -> Quantized:
+    """Return what the intended scheme makes of the data of a quantizer; ``walk``: the evaluation it is in.
 
     Raises:
         QuantError: there is no such scheme.
@@ -95,11 +111,11 @@ def intended(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     first = chain
     while first.earlier is not None:
         first = first.earlier
-    scheme = _scheme(q, chain, shape)
+    scheme = _scheme(q, chain, shape, walk)
     return apply_quietly(first.data.numbers.float().reshape(shape), scheme)
 
 
-def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
+def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...], walk: Walk) -> Scheme:
     """Return the scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
     zero = q.zero_point
     if q.kind in ("unknown", "handed"):
@@ -109,7 +125,7 @@ def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     around_zero = zero == 0 and not q.zeros and (q.limits is None or q.limits[0] < 0)
     symmetric = not q.is_span or around_zero
     fmt = _format(q, symmetric)
-    if not fmt.signed and (q.is_span or q.one_sided):
+    if (q.is_span or q.one_sided) and (not fmt.signed or zero == fmt.qmin):
         symmetric = False
     kernel = TEXTBOOK.changed(kernel=q.kernel)
     if q.kind == "given":
@@ -117,8 +133,20 @@ def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
             raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
     setting: RangeSetting = MIN_MAX if q.percent is None else Percentile(q.percent)
-    granularity = _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape))
-    return Scheme(fmt, symmetric, granularity, setting, kernel)
+    scale = max(_scales(q, chain, walk), key=lambda scale: torch.unique(scale).numel())
+    return Scheme(fmt, symmetric, _granularity(scale.reshape(shape)), setting, kernel)
+
+
+def _scales(q: Quantizer, chain: Chain, walk: Walk) -> Iterator[Tensor]:
+    """Yield the scale of each element, also on a tensor of large values, which no floor makes equal."""
+    yield scale_of(chain, q.multiplied, q.axis)
+    if chain.factor.numel() > 1:
+        start = origin(chain.data)
+        generator = torch.Generator().manual_seed(9)
+        large = _LARGE * torch.randn(start.numbers.shape, generator=generator)
+        on_large = by_place(_again(walk, {start.index: large}).vals).get(q.place)
+        if on_large is not None and on_large.x.shape == chain.x.shape:
+            yield scale_of(on_large, q.multiplied, q.axis)
 
 
 def _format(q: Quantizer, symmetric: bool) -> IntFormat:
@@ -130,6 +158,8 @@ def _format(q: Quantizer, symmetric: bool) -> IntFormat:
     bits = (limits[1] - limits[0]).bit_length()
     if q.is_single and None in q.ends and q.divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(q.divisor + 1).bit_length())
+    if q.is_span and None in q.ends and q.limits is None and q.divisor + 1 in (4, 8, 16, 32, 64, 128):
+        bits = int(q.divisor).bit_length()
     return IntFormat(min(bits, 16), limits[0] < 0)
 
 
@@ -167,14 +197,18 @@ def confirmed(q: Quantizer, found: list[CodeFinding], walks: dict[str, Walk]) ->
 
 def _repairs(q: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:
     """Tell whether right results in place of all culprits' give the intended codes, but for ties."""
-    right = intended(q, chain, tuple(walk.given.x.shape))
+    shape = chain.x.shape if origin(chain.data).op == OWN else walk.given.x.shape
+    right = intended(q, chain, tuple(shape), walk)
     repaired = _again(walk, _overrides(q, chain, right, places))
     codes = repaired.vals[chain.codes[-1].index].numbers.reshape(right.codes.shape)
     fmt = right.scheme.format
     if q.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
-    off = (codes - right.codes).abs()
-    return float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL
+    low, high = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)
+    # the scheme widens a range until it contains 0
+    alike = ((low <= 0) & (high >= 0)).broadcast_to(chain.x.shape).reshape(codes.shape) if q.is_span else ...
+    off = (codes - right.codes).abs()[alike]
+    return not off.numel() or (float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL)
 
 
 def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
@@ -198,9 +232,13 @@ def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -
             found[rounding] = lambda val: val.numbers + zero
     if chain.cast is not None and limits is not None and places & {"late", "cast", "zero"}:
         late = chain.round.numbers + chain.zero
-        found[chain.cast.index] = lambda val: (late if "late" in places else (val.flow or val).numbers).clamp(
-            *limits
-        )
+        rounds = "round" in places and chain.cast is chain.round  # a cast that drops the fraction
+
+        def stored(val: Val) -> Tensor:
+            given = late if "late" in places else (val.flow or val).numbers
+            return (given.round() if rounds else given).clamp(*limits)
+
+        found[chain.cast.index] = stored
     return found
 
 

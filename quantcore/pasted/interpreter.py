@@ -27,11 +27,14 @@ _SILENT = {"typing", "dataclasses", "abc", "__future__", "collections.abc", "typ
 
 @dataclass(eq=False)
 class Interpreter(Calls):
-    """One evaluation of the code."""
+    """One evaluation of the code. ``begun``: the index of the first value of the statement that runs."""
+
+    begun: int = 0
 
     def statement(self, node: ast.stmt, names: Names) -> None:
         """Run a statement."""
         self.spend(node.lineno)
+        self.begun = len(self.vals)
         match node:
             case ast.Pass() | ast.AnnAssign(value=None):
                 pass

@@ -197,7 +197,11 @@ class Lanes(Evaluation):
                 return None
             columns.append([flow for flow in flows if flow is not None])
         source = _source(columns[-1])
-        if source is None or any(len({lane.op for lane in column}) > 1 for column in columns):
+        if (
+            source is None
+            or columns[-1][0].flow is None
+            or any(len({lane.op for lane in column}) > 1 for column in columns)
+        ):
             return None
         found = source
         for column in reversed(columns):

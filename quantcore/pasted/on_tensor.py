@@ -138,7 +138,7 @@ def show_code(
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:
-        right = intended(q, chain, tuple(x.shape))
+        right = intended(q, chain, tuple(x.shape), walk)
         against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
     except QuantError as error:
         against, why = None, str(error)

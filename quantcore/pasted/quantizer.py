@@ -4,6 +4,7 @@ Every operation on the way is affine, or rounds, clamps or casts. But for what t
 is x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
 """
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask
-from quantcore.pasted.evaluation import FLOAT, Val, ancestors
+from quantcore.pasted.evaluation import FLOAT, OWN, RANDOM, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -36,11 +37,12 @@ class Chain:
 
     ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it;
     ``codes``: the steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round``
-    rounds, ``cast`` casts to a small integer, ``zeros`` are added, ``early`` ones before the rounding;
-    ``clamp`` clamps last, to numbers, and ``late`` adds what is no number after it; ``back``: the steps from
-    there to the dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to
-    broadcast to the data; ``scale``: the same of each element; ``zero``: what is added, in codes;
-    ``earlier``: the quantizer whose dequantized values the data is.
+    rounds, ``casts`` cast to small integers, and ``cast`` to those that are stored, ``zeros`` are added,
+    ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, before the cast, ``clamps_after``
+    after the first one, and ``late`` adds what is no number after it; ``back``: the steps from there to the
+    dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to broadcast to the
+    data; ``scale``: the same of each element; ``zero``: what is added, in codes; ``earlier``: the quantizer
+    whose dequantized values the data is.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
@@ -56,7 +58,8 @@ class Chain:
         while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
             data = data.flow  # whose signs come back
         self.data, self.x = data, data.numbers
-        self.cast = _cast(self.codes)
+        self.casts = narrowing(self.codes)
+        self.cast = self.casts[-1] if self.casts else None
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
         self.zeros = [s for s in self.codes if s.op in SHIFTS and not _is_half(s, self.round)]
         self.early = [s for s in self.zeros if s.index < self.round.index]
@@ -74,14 +77,19 @@ class Chain:
         while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not data.is_flipped:
             self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
-        clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
-        # the last one that does not put in values of the tensor
-        varying = [s for s in clamps for a in s.args if a.varies and a is not s.flow and not is_mask(a.value)]
-        self.clamp = next((s for s in reversed(clamps) if s not in varying), None)
+        clamps = [s for s in self.codes if s.op in _CLAMPS and not _puts_in_values(s)]
+        self.clamps_after = [s for s in clamps if self.casts and s.index > self.casts[0].index]
+        self.clamp = next((s for s in reversed(clamps) if not self.cast or s.index < self.cast.index), None)
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
         self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
+
+    def cast_at(self, place: int) -> tuple[Tensor, Tensor]:
+        """Return the integers that one of the ``casts`` is given, and which its type does not hold."""
+        cast = self.casts[place]
+        given, (low, high) = (cast.flow or cast).numbers.trunc().nan_to_num(0.0), cast.limits or (0, 0)
+        return given, (given < low) | (given > high)
 
     @cached_property
     def scale_nodes(self) -> list[Val]:
@@ -94,11 +102,28 @@ class Chain:
         return [n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES]
 
 
+def _puts_in_values(step: Val) -> bool:
+    """Tell whether a clamp or a choice puts in values that depend on the tensor."""
+    return any(a.varies and a is not step.flow and not is_mask(a.value) for a in step.args)
+
+
 def _is_half(step: Val, rounding: Val) -> bool:
     """Tell whether a sum is part of the rounding: a half toward that side, or something random below 1."""
     by = step.added.abs()
     each = by.numel() > 1 and by.shape == step.value.shape
     return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
+
+
+def origin(val: Val) -> Val:
+    """Return the value whose elements these are in the end: the tensor, or one that the code makes itself."""
+    while val.flow is not None:
+        val = val.flow
+    return val
+
+
+def is_literal(val: Val) -> bool:
+    """Tell whether it is a tensor whose values stand in the code."""
+    return val.op == OWN and val.name not in RANDOM
 
 
 class Quantizer(Chain):
@@ -119,9 +144,9 @@ class Quantizer(Chain):
     comes from.
 
     ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the
-    clamp, or else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is
-    quantized never has negative values; ``kernel``: the letter of the convention's kernel with this order of
-    division, rounding and zero point.
+    clamp, or else of the type; ``zero_point``: if it is the same number on all tensors; ``one_sided``: what
+    is quantized never has negative values; ``kernel``: the letter of the convention's kernel with this order
+    of division, rounding and zero point.
     """
 
     def __init__(self, on: dict[str, Chain], place: Place, flags: Flags, seen: Seen):
@@ -143,8 +168,7 @@ class Quantizer(Chain):
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
-        known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1
-        self.zero_point = float(self.zero) if known and bool(self.zero.isfinite()) else None
+        self.zero_point = _constant(tried)
         self.one_sided = all(bool((c.x >= 0).all()) for c in self.ordinary)
         inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
         self.kernel = ("BD" if inverse else "AC")[bool(self.early)]
@@ -154,6 +178,9 @@ class Quantizer(Chain):
         name = self.data.name if self.data.op == "input" and len(self.data.name) < 20 else "x"
         plain = self.kind in ("max", "signed percentile") or self.one_sided
         self.extreme = f"max({name})" if plain else f"max|{name}|"
+        # what is left once the minimum is taken off
+        self.is_rest = self.kind in ("abs", "max") and all(map(_begins_at_zero, self.ordinary))
+        self.extreme = f"(max({name}) - min({name}))" if self.is_rest else self.extreme
         if "percentile" in self.kind:
             percentile = "a" if self.percent is None else f"{self.percent:g}th"
             self.extreme = f"{percentile} percentile of {name if plain else f'|{name}|'}"
@@ -175,6 +202,19 @@ class Quantizer(Chain):
         known |= {"codes": between(self.bounds), "low": number(self.bounds[0]) if self.bounds else "qmin"}
         known |= {"zero": number(self.zero_point or 0), "dtype": self.cast.dtype if self.cast else ""}
         return finding(kind, line, certain, **(known | facts))
+
+
+def _constant(chains: list[Chain]) -> float | None:
+    """Return the zero point if it is the same number on all tensors and not handed in."""
+    values = torch.cat([chain.zero.flatten() for chain in chains])
+    first = float(values[0])
+    handed = any(s.other.handed for s in chains[0].zeros)
+    return None if handed or not math.isfinite(first) or not bool(values.eq(first).all()) else first
+
+
+def _begins_at_zero(chain: Chain) -> bool:
+    """Tell whether something was taken off the tensor so that 0 is the lowest value of each block."""
+    return bool(chain.shift.any()) and near(block_extremes(chain.x, chain.scale)[0], 0.0, 1e-9)
 
 
 def _divided(chain: Chain) -> Val:
@@ -228,18 +268,21 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
 
 def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
     """Return what a scale may have been computed from, by kind, divided by it."""
-    origin, quantiles = chain.data, [node.numbers for node in chain.quantiles]
-    while whole and origin.flow is not None and origin.op in ("getitem", "shape"):
-        origin = origin.flow
+    data, quantiles = chain.data, [node.numbers for node in chain.quantiles]
+    while whole and data.flow is not None and data.op in ("getitem", "shape"):
+        data = data.flow
     single = chain.factor.numel() == 1
-    low, high = block_extremes(*((origin.numbers, chain.factor) if single else (chain.x, scale)))
+    low, high = block_extremes(*((data.numbers, chain.factor) if single else (chain.x, scale)))
     found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
     if len(quantiles) == 1:
         signed = bool((chain.quantiles[0].args[0].numbers < 0).any())
         found["signed percentile" if signed else "percentile"] = quantiles[0].abs().max()
     elif len(quantiles) == 2:
         found["percentiles"] = (quantiles[0].max() - quantiles[1].max()).abs()
-    return {kind: value / scale for kind, value in found.items()}
+    free = scale > scale.min()  # a floor may have taken the place of the smallest ones
+    if single or not bool(free.any()):
+        return {kind: value / scale for kind, value in found.items()}
+    return {kind: value.broadcast_to(scale.shape)[free] / scale[free] for kind, value in found.items()}
 
 
 def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -310,10 +353,21 @@ def _last(steps: list[Val], rounding: int) -> int:
     casts = [s.op == "cast" and s.bits < FLOAT for s in steps]
     last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in stores or casts[i])
     later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
+    added = [s.added for s in steps[:last] if s.op in SHIFTS]
+    if later and any(near(steps[later[0]].added + one, 0.0, 1e-6) for one in added if bool(one.any())):
+        later = []  # what was added before is taken off again
     # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
-    return later[0] if len(later) > (until < len(steps)) and _cast(steps[: last + 1]) is None else last
+    return later[0] if len(later) > (until < len(steps)) and not narrowing(steps[: last + 1]) else last
 
 
-def _cast(steps: list[Val]) -> Val | None:
-    """Return the first cast to a small integer."""
-    return next((s for s in steps if s.op == "cast" and s.bits <= SMALL < (s.flow or s).bits), None)
+def narrowing(steps: list[Val]) -> list[Val]:
+    """Return the casts to small integers that may lose codes: wider types lose none, and the same number of
+    bits is another reading of them, unless they were shifted in between."""
+    found: list[Val] = []
+    for i, step in enumerate(steps):
+        before = step.flow or step
+        shifted = bool(found) and any(s.op in SHIFTS for s in steps[steps.index(found[-1]) : i])
+        other = step.bits == before.bits and step.dtype != before.dtype and shifted
+        if step.op == "cast" and step.bits <= SMALL and (step.bits < before.bits or other):
+            found.append(step)
+    return found

@@ -8,13 +8,14 @@ from functools import partial
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.checks import check_codes, check_dequantize, check_special
+from quantcore.pasted.checks import check_codes, check_own, check_special
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
+from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place, is_literal, origin
 from quantcore.pasted.source import read_source
 from quantcore.pasted.walk import Walk, probe
+from quantcore.pasted.way_back import check_dequantize
 from quantcore.wording import count, joined
 
 _LISTED = 12  # statements that were not evaluated
@@ -94,7 +95,9 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
             key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
             if key not in quantizers and time.thread_time() <= end:
                 codes = confirmed(q, list(check_codes(q)), walks)
-                more = [*codes, *check_dequantize(q), *check_special(q)]
+                more = [*check_own(q), *codes, *check_dequantize(q), *check_special(q)]
+                if any(start <= q.codes[-1].index < end for start, end in walks["positive"].cut):
+                    more = [replace(f, certain=False) for f in more]  # what follows its codes is not known
                 found += [replace(f, quantizer=len(quantizers)) for f in more]
                 quantizers[key] = q
     for line, name in dict.fromkeys(written for walks in probed for written in walks["positive"].written):
@@ -124,6 +127,8 @@ def _quantizers(walks: dict[str, Walk]) -> Iterator[Quantizer]:
     first = walks["positive"]
     for place, seen_at in seen(first, found["positive"]).items():
         on = {name: chains[place] for name, chains in found.items() if place in chains}
+        if "own" in on and not is_literal(origin(on["own"].data)):
+            del on["own"]
         if "negative" in on:
             yield Quantizer(on, place, first.given.flags, seen_at)
 

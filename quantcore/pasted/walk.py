@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.evaluation import CodeInputs, Names, Override, Val
+from quantcore.pasted.evaluation import OWN, CodeInputs, Names, Override, Val
 from quantcore.pasted.interpreter import Interpreter
 from quantcore.pasted.objects import GRADIENTS, UNREAD, Class, Function, Instance, Signal
+from quantcore.pasted.quantizer import by_place, origin
 
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
@@ -26,6 +27,7 @@ SMALL = ((8, 8), (64,), (4, 4, 4), (2, 4, 4, 2))
 _FIRST_STEPS = 8_000  # on a larger tensor, of code with loops
 _LOOPS = (ast.For, ast.While, ast.comprehension)
 _SPECIAL = 0.4  # of the time is kept for what is found on ordinary tensors
+Shape = tuple[int, ...]
 _FEATURES = 8
 _PRINTED = {"tensor", "array", "matrix", "torch.Size", "dtype"}
 _PLAIN = (
@@ -39,10 +41,12 @@ class Walk(Interpreter):
     """One evaluation of the code.
 
     ``flags``: the boolean parameters of functions that nobody calls; ``made``: what the last of these
-    returned, by name.
+    returned, by name; ``cut``: of each statement that could not be evaluated to its end, the index
+    of its first value and that after its last.
     """
 
     flags: set[str] = field(default_factory=set)
+    cut: list[tuple[int, int]] = field(default_factory=list)
     made: dict[str, Val] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -70,6 +74,7 @@ class Walk(Interpreter):
             run(*args)
             return True
         except StopError as stop:
+            self.cut.append((self.begun, len(self.vals)))
             if stop.why:
                 self.unread.append((self.line, stop.why, stop.refused))
         except Signal:
@@ -151,7 +156,7 @@ def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) ->
 
 
 @lru_cache(4)  # of each shape at least twice, and never written
-def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
+def probes(shape: Shape) -> dict[str, Tensor]:
     """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which
     mistakes show that ordinary ones hide."""
     generator, special = (torch.Generator().manual_seed(seed) for seed in (7, 8))
@@ -170,27 +175,50 @@ def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
     }
 
 
-def probe(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
+def probe(inputs: Callable[..., CodeInputs], also: Shape | None) -> Iterator[dict[str, Walk]]:
     """Yield the evaluations on each probe, and for each value of a boolean parameter that nobody gives.
+
+    A tensor that the code makes itself is replaced by a probe, but in the evaluation "own".
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.
     """
     first = _fitting(inputs, also)
-    tensors = probes(tuple(first.given.x.shape))
-    found, end = {"positive": first}, first.given.end - _SPECIAL * bounds.SECONDS_IN_ALL
-    for name in (name for name in tensors if name != "positive"):
-        try:
-            found[name] = evaluate(inputs(tensors[name], **({} if name == "negative" else {"end": end})))
-        except OverLimitError:
-            if name == "negative":
-                raise
-    yield found
-    for flags in [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]:
-        yield {n: evaluate(inputs(x, flags=flags)) for n, x in tensors.items()}
+    x, own = first.given.x, _own_tensors(first)
+    tensors = probes(tuple(x.shape))
+    choices = [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
+    for flags in [(), *choices]:
+        given = partial(inputs, flags=flags)
+        found, late = dict[str, Walk](), first.given.end - _SPECIAL * bounds.SECONDS_IN_ALL
+        for name, tensor in tensors.items():
+            ordinary = name in ("positive", "negative")
+            end = first.given.end if ordinary else late
+            try:
+                found[name] = evaluate(given(tensor, stand_in=partial(_stand_in, own, name), end=end))
+            except OverLimitError:
+                if ordinary:
+                    raise
+        yield found | ({"own": evaluate(given(x))} if own else {})
 
 
-def _fitting(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Walk:
+def _own_tensors(walk: Walk) -> frozenset[tuple[int, Shape]]:
+    """Return the line and the shape of each tensor that the code makes itself and quantizes."""
+    roots = [origin(chain.data) for chain in by_place(walk.vals).values()]
+    made = (root for root in roots if root.op == OWN and root.numbers.numel() > 1)
+    return frozenset((root.line, tuple(root.value.shape)) for root in made)
+
+
+def _stand_in(own: frozenset[tuple[int, Shape]], probe: str, line: int, found: Any) -> Tensor | None:
+    """Return a probe in place of a tensor of the code's own, of its shape, and of its sign if it has one."""
+    if (line, tuple(found.shape)) not in own:
+        return None
+    values, signs = probes(tuple(found.shape))[probe], torch.as_tensor(found)
+    if bool((signs >= 0).all()):
+        return values.abs()
+    return -values.abs() if bool((signs <= 0).all()) else values
+
+
+def _fitting(inputs: Callable[..., CodeInputs], also: Shape | None) -> Walk:
     """Return the evaluation on a tensor of the shape on which most of the code can be evaluated; of code that
     loops over elements, on a small one."""
     walks: list[Walk] = []

@@ -1,7 +1,8 @@
 """The program of an element: from x and the parameters of its block to its code q, and from q to its value x̂.
 
-u is what is rounded, v the code before it is brought into the format. What is given, such as s, is taken in the dtype that
-it has, as torch takes a scale of another dtype; each result is rounded to the dtype of its line.
+u is what is rounded, v the code before it is brought into the format. What is given, such as s, is taken in
+the dtype that it has, as torch takes a scale of another dtype; each result is rounded to the dtype of its
+line.
 """
 
 import math
@@ -10,13 +11,18 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention, S, X
+from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention, S, X, Z
 from quantcore.expressions import (
     CLAMP,
     EQUAL,
+    IS_FINITE,
+    IS_NAN,
+    LESS,
+    MAGNITUDE,
     MAXIMUM,
     RECIPROCAL,
     WRAP,
+    Expression,
     Name,
     Number,
     Where,
@@ -28,9 +34,11 @@ from quantcore.formats import Format
 from quantcore.numerics import Rounding, half_even
 from quantcore.programs.record import HALF, Program, ProgramLine
 
-U, V, DIVISOR = (Name(name) for name in ("u", "v", "divisor"))
+U, V, DIVISOR, LOST = (Name(name) for name in ("u", "v", "divisor", "lost"))
 _MEAN = Name("mean")
 _LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
+# Limits of the integer types that v is cast to
+CAST_LIMITS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits": 2.0**31}
 DTYPE = {name: getattr(torch, name) for name in DTYPES}
 
 
@@ -43,16 +51,25 @@ def code_program(
     round_: Rounding = half_even,
     clamped: bool = False,
 ) -> Program:
-    """Return how an element becomes a code, from x, s, z and the mean; where a library stores 1/s, it is known.
+    """Return how an element becomes a code, from x, s, z and the mean, and from a stored 1/s.
+
+    Without what its cast does to NaN and large numbers, see `cast_program`.
 
     Args:
         c: the convention for its granularity and block.
         stored: whether s was quantized itself, so that it may be 0.
         round_: the convention's rule, or how it rounded one element.
-        clamped: whether v is clamped to at most 8 bits next, so that rounding it to 16 bits changes no code: integers
-            that these bits can't represent are beyond all codes, before and after.
+        clamped: whether v is clamped to at most 8 bits next, so that rounding it to 16 bits changes no code:
+            integers that these bits can't represent are beyond all codes, before and after.
     """
-    return Program(_code(fmt, c, stored, round_, clamped), ("x", "s", "z", "mean"), {"½": 0.5, "d": c.scale.divisor})
+    lines = [*before_code(fmt, c, stored=stored, round_=round_, clamped=clamped), *to_code(fmt, c)]
+    return Program(lines, ("x", "s", "z", "mean"), constants_of(fmt, c))
+
+
+@lru_cache(maxsize=1024)
+def cast_program(fmt: Format, c: Convention) -> Program:
+    """Return what the library's cast makes of v, or of u for a float or a codebook, from v or u, and z."""
+    return Program(cast(fmt, c), ("u", "v", "z"), {})
 
 
 @lru_cache(maxsize=1024)
@@ -63,8 +80,13 @@ def value_program(fmt: Format, c: Convention, decoding: str = "", *, small: bool
         decoding: a key of `DECODINGS`; empty for that of the convention.
         small: whether q - z is an integer that every dtype can represent, so that it is not rounded.
     """
-    constants = {"1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
-    return Program(_value(c, decoding or decoding_of(c), small), ("q", "s", "z", "1/s", "max|x|", "mean"), constants)
+    lines = to_value(c, decoding or decoding_of(c), small)
+    return Program(lines, ("q", "s", "z", "1/s", "max|x|", "mean"), constants_of(fmt, c))
+
+
+def constants_of(fmt: Format, c: Convention) -> dict[str, float]:
+    """Return the numbers that the lines of an element have by name."""
+    return {"½": 0.5, "d": c.scale.divisor, "1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
 
 
 def factor_of(program: Program) -> str:
@@ -78,9 +100,16 @@ def decoding_of(c: Convention) -> str:
     return "shifted" if c.zero_point.is_min else c.decoding.decoding
 
 
-def _code(
-    fmt: Format, c: Convention, stored: bool, round_: Rounding, clamped: bool
+def before_code(
+    fmt: Format,
+    c: Convention,
+    *,
+    stored: bool = False,
+    round_: Rounding = half_even,
+    clamped: bool = False,
+    has_inverse: bool = False,
 ) -> Iterator[ProgramLine]:
+    """Compute u, and v if the format has a zero point; ``has_inverse``: whether 1/s is known."""
     kernel, dtype = KERNELS[c.coding.kernel], DTYPE[c.coding.coding_dtype]
     source = c.source("kernel")
     if c.scale.center == "mean":
@@ -89,7 +118,7 @@ def _code(
         yield ProgramLine("x", X / Name("d"), dtype, "x is divided first", c.source("divisor"))
     factor = [*_divisor(c, dtype, stored)]
     divisor = DIVISOR if factor else S
-    if kernel.inverse:
+    if kernel.inverse and not has_inverse:
         # a float32 s has a float32 1/s in float64 too
         of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
         factor.append(ProgramLine("1/s", RECIPROCAL(divisor), of_inverse, "", source))
@@ -107,6 +136,29 @@ def _code(
             yield ProgramLine("v", V + kernel.added, of_sum, "", source)
     if c.coding.clamp_min:
         yield ProgramLine(last.name, MAXIMUM(last, c.coding.clamp_min), dtype, "the smallest x / s")
+
+
+def cast(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
+    """Cast v to an integer, or u for a float or a codebook: NaN, infinity and large numbers change."""
+    kind, source = c.nonfinite.cast, c.source("cast")
+    if not fmt.has_zero_point:
+        if kind == "low_bits":
+            of = Where(IS_FINITE(U), 1, U, Number(0.0))
+            yield ProgramLine("u", of, None, "0 if it is not finite", source)
+    elif kind == "none":
+        code = {"qmin": fmt.qmin, "qmax": fmt.qmax}.get(c.nonfinite.nan, 0)
+        yield ProgramLine("v", Where(IS_NAN(V), 1, Number(code), V), None, "NaN has no code", c.source("nan"))
+    else:
+        lost: Expression = Number(0 if kind == "low_bits" else fmt.qmin)
+        if kind == "int32":
+            lost, of = LOST, Where(LESS(Z, 0.0), 1, Number(fmt.qmax), Number(fmt.qmin))
+            yield ProgramLine("lost", of, None, "the lowest integer and a negative z wrap around", source)
+        of = Where(LESS(MAGNITUDE(V), CAST_LIMITS[kind]), 1, V, lost)
+        yield ProgramLine("v", of, None, "NaN and larger numbers are lost in the cast", source)
+
+
+def to_code(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
+    """Bring v into the format."""
     if fmt.has_zero_point:
         wraps = c.coding.overflow == "wrap"
         of = WRAP(V, fmt.qmin - fmt.narrow, fmt.qmax) if wraps else CLAMP(V, fmt.qmin, fmt.qmax)
@@ -131,7 +183,8 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         )
 
 
-def _value(c: Convention, decoding: str, small: bool) -> Iterator[ProgramLine]:
+def to_value(c: Convention, decoding: str, small: bool = False) -> Iterator[ProgramLine]:
+    """Compute x̂ from q; see `value_program`."""
     dtype, last = (DTYPE[name] for name in (c.decoding.decoding_dtype, c.decoding.value_dtype))
     # in float32 one line of a trace, else one for each result that is rounded
     steps = chain(DECODINGS[decoding]) if dtype in HALF else ()

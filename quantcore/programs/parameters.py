@@ -1,11 +1,9 @@
-"""The program of a scheme's parameters: the range, the scale, the zero point, each from the lines before it."""
+"""The program of a scheme's parameters: the range, the scale, the zero point, each from lines before it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from quantcore.conventions import (
     AMAX,
@@ -46,37 +44,18 @@ from quantcore.scheme import Scheme
 RAW, REPLACED, Z = Name("raw"), Name("replaced"), Name("z")
 
 
-def program(scheme: Scheme) -> Program:
-    """Return what a scheme's library computes from the range of a block.
-
-    >>> print(program(Scheme.parse("uint4 asymmetric")))
-    low = min(low, 0)  # the range includes 0
-    high = max(high, 0)  # the range includes 0
-    raw = (high - low) / N
-    raw = high / N - low / N if raw is infinite else raw  # high - low may overflow
-    replaced = |raw| < 1e-45  # the scale is too small
-    s = 1 if replaced else raw
-    z = qmin - round(low / s)
-    z = clamp(z, 0, 15)  # it is a code
-    z = -2147483648 if z is NaN else z  # NaN has no code
-    """
-    found = scheme.kept.get("program")
+def range_program(scheme: Scheme) -> Program:
+    """Return what a scheme's library computes from the range of a block: its scale and zero point."""
+    found: Program | None = scheme.kept.get("range_program")
     if found is None:  # finding it by its parts takes longer than running it on a small tensor
-        found = scheme.kept["program"] = parameters_program(scheme.symmetric, scheme.format, scheme.rules)
+        found = parameters_program(scheme.symmetric, scheme.format, scheme.rules)
+        scheme.kept["range_program"] = found
     return found
-
-
-def run_program(
-    scheme: Scheme, wanted: tuple[str, ...], numbers: Mapping[str, Tensor]
-) -> tuple[Program, list[Any]]:
-    """Return the program of a scheme, and what it gives for these numbers; see `Program.run`."""
-    lines = program(scheme)
-    return lines, lines.run(wanted, numbers)
 
 
 @lru_cache(maxsize=1024)
 def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
-    """`program` of a scheme's parts; ``c``: the convention for its granularity."""
+    """`range_program` of a scheme's parts; ``c``: the convention for its granularity."""
     lines = [] if symmetric and _of_magnitude(fmt, c) else [*_range(symmetric, fmt, c)]
     lines += _symmetric_scale(fmt, c) if symmetric else _scale(c)
     lines += _replaced(c)

@@ -49,8 +49,10 @@ _ON_NUMBERS: Mapping[torch.dtype, type] = {torch.float32: np.float32, torch.floa
 class ProgramLine:
     """A name for the result of an expression of names that are given or bound before.
 
-    ``dtype``: that its operands are brought to and each of its operations is rounded to; None for a test, of numbers as
-    they are. ``why``: why it is there; ``source``: where the library does so, empty where nobody recorded it.
+    ``dtype``: that its operands are brought to and each of its operations is rounded to; None for a test, of
+    numbers as they are. ``why``: why it is there; ``source``: where the library does so, empty where nobody
+    recorded it. ``is_mixed``: whether operands keep the dtype that they have, as torch takes a scale of
+    another dtype.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ProgramLine:
     dtype: torch.dtype | None = torch.float32
     why: str = ""
     source: str = ""
+    is_mixed: bool = False
 
     def __str__(self) -> str:
         said = ", ".join(
@@ -70,7 +73,7 @@ class ProgramLine:
 
 
 class ReadLine(NamedTuple):
-    """A line read for one element: as it is written with its result in float32, and its result in the line's dtype."""
+    """A line read for one element: as it is written, with its result in float32, and that in its dtype."""
 
     line: ProgramLine
     term: Term
@@ -99,8 +102,8 @@ def _wide(term: Term) -> Term:
 class Program:
     """Lines in their order; a name that is bound again has its new result from there on.
 
-    ``given``: the names of what it starts from, float32 or float64; ``constants``: numbers by name; ``integers``: the names whose
-    results at the end are integers of 32 bits.
+    ``given``: the names of what it starts from, float32 or float64; ``constants``: numbers by name;
+    ``integers``: the names whose results at the end are integers of 32 bits.
     """
 
     def __init__(
@@ -148,7 +151,7 @@ class Program:
     def changed(self, name: str, of: Expression, why: str) -> "Program":
         """Return the program with another expression in the last line that binds a name: what if it were so.
 
-        A name that the program starts from is changed before the first line: ``of`` is computed from what is given.
+        A name that the program starts from is changed before the first line, from what is given.
         """
         if name in self.given:
             lines = (ProgramLine(name, of, why=why), *self.lines)
@@ -160,7 +163,7 @@ class Program:
         return Program(lines, self.given, self.constants, self.integers)
 
     def needed(self, wanted: Collection[str], known: Collection[str] = ()) -> list[ProgramLine]:
-        """Return the lines that names depend on; ``known``: names whose results are known, as they are at the end."""
+        """Return the lines that names depend on; ``known``: names whose results at the end are known."""
         names, found = set(wanted) - set(known), []
         for line in reversed(self.lines):
             if line.name in names:
@@ -172,7 +175,8 @@ class Program:
         """Return the results of some names for all blocks; None for a name that no line binds.
 
         Args:
-            numbers: what the program starts from, or also numbers of other names, float32, which are then not computed.
+            numbers: what the program starts from, or also numbers of other names, float32, which are then not
+                computed.
         """
         wide = torch.float64 in [number.dtype for number in numbers.values()]
         key = (wanted, tuple(numbers), torch.float64 if wide else torch.float32)
@@ -189,14 +193,14 @@ class Program:
         """Return the result of a name for elements, computed in memory that is given; see `expressions.run`.
 
         Args:
-            numbers: what the program starts from, None for what is absent; or also numbers of other names, which are
-                then not computed.
+            numbers: what the program starts from, None for what is absent; or also numbers of other names,
+                which are then not computed.
         """
         absent = tuple([one for one, number in numbers.items() if number is None])
         return run(self.whole(name, tuple(numbers), absent), {**self.constants, **numbers}, out)
 
     def whole(self, name: str, numbers: tuple[str, ...], absent: tuple[str, ...] = ()) -> Expression:
-        """Return the result of a name as one expression of numbers by these names and constants; see `write`."""
+        """Return the result of a name as one expression of these numbers and constants; see `write`."""
         key = (name, *numbers, *absent)
         expression = self._whole.get(key)
         if expression is None:
@@ -211,11 +215,12 @@ class Program:
         before = {name: own for name, own in self._before[line].items() if name not in known}
         of = without(line.of, *absent) if line.of.names.intersection(absent) else line.of
         if line.dtype in HALF:  # other memory is as wide
-            of = in_dtype(of, line.dtype, {name: own.dtype for name, own in before.items() if own.dtype})
+            dtypes = {name: own.dtype for name, own in before.items() if own.dtype and not line.is_mixed}
+            of = in_dtype(of, line.dtype, dtypes)
         return placed(of, {name: self._expanded(own, known, absent) for name, own in before.items()})
 
     def readings(self, known: Mapping[str, Term], absent: Collection[str] = ()) -> list[ReadLine]:
-        """Return the lines, read for one element, without those of known numbers, and bounds that change nothing.
+        """Return the lines as read for one element, without known numbers and bounds that change nothing.
 
         Args:
             known: what the program starts from, and other numbers that are known.
@@ -253,7 +258,9 @@ class Program:
         dtypes, steps = dict.fromkeys(numbers, given), []
         lines, kept = self.needed(wanted, set(numbers) - set(self.given)), set(wanted) | set(self.constants)
         for at, line in enumerate(lines):
-            of = line.of if line.dtype is None else in_dtype(line.of, line.dtype, dtypes)
+            of = line.of
+            if line.dtype is not None:
+                of = in_dtype(of, line.dtype, {} if line.is_mixed else dtypes)
             later = set().union(*(one.of.names for one in lines[at + 1 :]))
             steps.append((line.name, step_of(of), tuple(line.of.names - later - kept - {line.name})))
             if line.dtype is not None:
@@ -266,7 +273,8 @@ class Program:
         """Return the result of a name for one block: as it is written, and as a number.
 
         Args:
-            known: returns a number as it is at the end, by name, or None; what is not known is written in its place.
+            known: returns a number as it is at the end, by name, or None; what is not known is written in its
+                place.
             start: returns what the program starts from.
             line: the line that binds the name, if not the last one.
         """

@@ -11,7 +11,7 @@ from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, ends, extremes, to_blocks
 from quantcore.numerics import CHUNK, refuse_nonfinite, wide, widened
-from quantcore.programs import program
+from quantcore.programs import range_program
 from quantcore.qparams.scale import QParams, is_bad, parameters_of_ranges
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
@@ -32,8 +32,8 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     ([[0.5], [1.0]], [[0], [1]])
 
     Raises:
-        QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and
-            the convention (or a range setting other than `MinMax`) refuses them.
+        QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity
+            and the convention (or a range setting other than `MinMax`) refuses them.
     """
     x, scheme, _ = received(x, scheme)
     shape = tuple(x.shape)
@@ -111,9 +111,9 @@ def _half_quadratic(
 
 
 def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
-    """Return the range of every block as the range setting finds it, before the convention changes it, in block form.
+    """Return the range of every block as the range setting finds it, before the convention changes it.
 
-    Not for `Given` and searches, which have none.
+    In block form. Not for `Given` and searches, which have none.
 
     Raises:
         QuantError: x contains NaN or infinity, and the range setting refuses them.
@@ -126,7 +126,7 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
     """Return the range of every block by the range setting, in block form."""
     setting = scheme.range_setting
     if setting.ends_are_elements:
-        of_magnitude = scheme.symmetric and program(scheme).of_magnitude
+        of_magnitude = scheme.symmetric and range_program(scheme).of_magnitude
         return ends(x, blocks, of_magnitude, scheme.rules.scale.symmetric_scale == "signed_amax")
     blocked = blocks.view(x)
     low, high = (torch.empty(blocks.grid, dtype=wide(x.dtype), device=x.device) for _ in range(2))

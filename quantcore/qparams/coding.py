@@ -21,8 +21,8 @@ _BITS = 8  # of integers that bfloat16 can represent
 class Dequantizer(NamedTuple):
     """How a library dequantizes.
 
-    ``program``: the value of a code, from q, s and z; ``name``, ``number``: what it takes besides, in block form; None
-    where nothing. ``center``: one number that is added last.
+    ``program``: the value of a code, from q, s and z; ``name``, ``number``: what it takes besides, in block
+    form; None where nothing. ``center``: one number that is added last.
     """
 
     program: Program
@@ -51,14 +51,15 @@ class Dequantizer(NamedTuple):
 
 
 def dequantizer_of(params: QParams | None, fmt: Format, c: Convention) -> Dequantizer:
-    """Return how the convention dequantizes; given parameters have neither inverse nor range, and None are only s and z."""
+    """Return how the convention dequantizes; with given parameters, and with None, from s and z alone."""
     decoding = decoding_of(c)
     name, number = {"divided": ("1/s", "inverse"), "of_largest": ("max|x|", "high")}.get(decoding, ("", ""))
     found: Tensor | None = getattr(params, number) if params is not None and number else None
     if number and found is None:
         name, decoding = "", "scaled"
     center = None if params is None else params.center
-    small = params is not None and c.decoding.decoding_dtype in ("bfloat16", "float16") and _are_codes(params, fmt)
+    in_half = c.decoding.decoding_dtype in ("bfloat16", "float16")
+    small = in_half and params is not None and _are_codes(params, fmt)
     return Dequantizer(value_program(fmt, c, decoding=decoding, small=small), name, found, center)
 
 

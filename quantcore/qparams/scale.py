@@ -1,4 +1,4 @@
-"""Quantization parameters: the scale and zero_point of a block from its range, by the choices of a `Convention`.
+"""Quantization parameters: the scale and zero_point of a block from its range, as a `Convention` says.
 
 All tensors are in block form: one number per block.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.formats import Format
-from quantcore.programs import Program, parameters_program, run_program
+from quantcore.programs import Program, parameters_program, range_program
 from quantcore.scheme import Scheme
 
 _ALL = ("s", "z", "low", "high", "1/s", "replaced")
@@ -22,13 +22,13 @@ _ALL = ("s", "z", "low", "high", "1/s", "replaced")
 class QParams:
     """Quantization parameters in block form: axis i has one entry per block along axis i of the tensor.
 
-    ``low``, ``high``: the range they were computed from (extended to 0 or made symmetric as the scheme says); None
-    for `Given`. ``inverse``: 1/scale if the library stores it (hqq), else None. ``replaced``: whether the
-    convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
+    ``low``, ``high``: the range they were computed from (extended to 0 or made symmetric as the scheme says);
+    None for `Given`. ``inverse``: 1/scale if the library stores it (hqq), else None. ``replaced``: whether
+    the convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
     themselves, None if they were not. ``center``: the mean that was subtracted, one number, None if none was.
-    ``coded``: the scale that codes are computed with, if it is neither the stored one nor `raw`; ``coded_zero``:
-    the zero point, if it is not the stored one. After a search, until the codes are written: ``searched``, its
-    codes in the shape of x, and ``weights``, the sum of the weights in each block.
+    ``coded``: the scale that codes are computed with, if it is neither the stored one nor `raw`;
+    ``coded_zero``: the zero point, if it is not the stored one. After a search, until the codes are written:
+    ``searched``, its codes in the shape of x, and ``weights``, the sum of the weights in each block.
     """
 
     scale: Tensor
@@ -60,7 +60,8 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
 
 def parameters_of_ranges(low: Tensor, high: Tensor, scheme: Scheme) -> QParams:
     """`parameters` of a scheme."""
-    return _qparams(*run_program(scheme, _ALL, {"low": low, "high": high}))
+    lines = range_program(scheme)
+    return _qparams(lines, lines.run(_ALL, {"low": low, "high": high}))
 
 
 def _qparams(lines: Program, found: list[Any]) -> QParams:

@@ -12,7 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Shape
 from quantcore.notation import write_call
 from quantcore.numerics import as_float32, refuse_nonfinite
-from quantcore.programs import parameters_program
+from quantcore.programs import range_program
 from quantcore.qparams.scale import QParams
 from quantcore.range_setting import GroupScales, Search, Trial, span, total
 from quantcore.scheme import Scheme
@@ -23,10 +23,11 @@ _BOX = 1 << 18  # elements searched at a time: ten arrays of 1 MB
 
 
 def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -> QParams:
-    """Return what the search finds for every group of the last axis, in block form; codes have the shape of x.
+    """Return what the search finds for every group of the last axis, in block form; codes of x's shape.
 
     Raises:
-        QuantError: x contains NaN or infinity, or the importance is missing, not finite, negative or of another shape.
+        QuantError: x contains NaN or infinity, or the importance is missing, not finite, negative or of
+            another shape.
     """
     refuse_nonfinite(x, "this search")
     groups = Groups(x, scheme, blocks, importance)
@@ -54,8 +55,7 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
     def in_blocks(found: Array) -> Tensor:
         return torch.from_numpy(found).view(blocks.grid).to(x.device)
 
-    lines = parameters_program(scheme.symmetric, scheme.format, scheme.rules)
-    stored, replaced = lines.run(("s", "replaced"), {"raw": in_blocks(scale)})
+    stored, replaced = range_program(scheme).run(("s", "replaced"), {"raw": in_blocks(scale)})
     if scheme.symmetric:
         zero_point = torch.full(blocks.grid, middle, dtype=torch.int32, device=x.device)
     else:
@@ -73,9 +73,10 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
 
 def _check_overflow(x: Tensor, finite: npt.NDArray[np.bool_]) -> None:
     if not finite.all():
+        many = count(int((~finite).sum()), "group")
         raise QuantError(
-            f"The sums of the search overflow float32 in {count(int((~finite).sum()), 'group')}, so what ggml writes there "
-            f"is meaningless; scale x or its importance down (max|x| is {float(x.abs().max()):.3g})."
+            f"The sums of the search overflow float32 in {many}, so what ggml writes there is meaningless; "
+            f"scale x or its importance down (max|x| is {float(x.abs().max()):.3g})."
         )
 
 
@@ -161,8 +162,8 @@ def checked(importance: Any, shape: tuple[int, ...]) -> Array:
     fits = [columns, shape] + ([(shape[0], *columns)] if len(shape) > 2 else [])
     if tuple(given.shape) not in fits:
         raise QuantError(
-            f"importance has shape {tuple(given.shape)}, but the tensor has {shape}; give one number per column, "
-            f"{columns}, or per expert and column, or per element."
+            f"importance has shape {tuple(given.shape)}, but the tensor has {shape}; give one number per "
+            f"column, {columns}, or per expert and column, or per element."
         )
     refuse_nonfinite(given, "an importance", what="importance")
     if bool(given.amin() < 0):

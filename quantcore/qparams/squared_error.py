@@ -1,9 +1,9 @@
-"""The squared error of each block under a range, measured by quantizing as the scheme does, and the range of the least.
+"""The squared error of each block under a range, measured by quantizing as the scheme does; the best range.
 
-The ranges of a block are tried from wide to narrow, and two things avoid most exact measurements. Elements beyond
-all codes only get farther away: once their error alone exceeds that of an earlier range, the block is done. And
-errors are first estimated in float32 and in units of the scale, which takes the fewest passes; only where rounding
-could decide are they measured again, in float64.
+The ranges of a block are tried from wide to narrow, and two things avoid most exact measurements. Elements
+beyond all codes only get farther away: once their error alone exceeds that of an earlier range, the block is
+done. And errors are first estimated in float32 and in units of the scale, which takes the fewest passes; only
+where rounding could decide are they measured again, in float64.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK, NEAREST, like, rounding
-from quantcore.programs import code_program, factor_of, program
+from quantcore.programs import code_program, factor_of, range_program
 from quantcore.qparams.coding import decode, dequantizer_of, fit
 from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme
@@ -98,10 +98,10 @@ class Trials:
         return found.masked_fill_(found.isinf(), 0.0)
 
     def beyond_codes(self, coding: Coding) -> Tensor:
-        """Return a lower bound of √(squared error), here and for narrower ranges: the part from clipped elements."""
+        """Return a lower bound of √(squared error), for this and narrower ranges: of clipped elements."""
         low, high = _reach(coding, self.errors)
         if coding.shift is not None or self.errors.convention.scale.symmetric_scale == "signed_amax":
-            # if the zero_point rounds differently or the sign flips, a narrower range can reach one step farther
+            # where the zero_point or the sign changes, a narrower range can reach one step farther
             low, high = low - coding.scale.abs(), high + coding.scale.abs()
         farthest = torch.maximum(low - self.bounds.low, self.bounds.high - high)
         if float((_FEW * farthest > self.least).float().mean()) < _WORTH:
@@ -143,7 +143,7 @@ class Trials:
 
 
 def trials_of(errors: "BlockErrors", bounds: Bounds, norm: Tensor, last: Tensor) -> Trials:
-    """Return the trials of all blocks; ``norm``: √(squared error) of their range, ``last``: the smallest fraction."""
+    """Return all trials; ``norm``: √(squared error) of their range; ``last``: the least fraction."""
     first, narrow = errors.coding(bounds.low, bounds.high), bounds.shrunk(last)
     # a scale that is bounded below or replaced does not follow the range
     wide = _width(bounds.low, bounds.high)
@@ -224,7 +224,7 @@ def _best(errors: "BlockErrors", low: Tensor, high: Tensor, anchor: Tensor, frac
 def _norms(
     errors: "BlockErrors", first: Tensor, low: Tensor, high: Tensor, anchor: Tensor, fractions: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return √(squared error) of every fraction and block, float32, and an upper bound of each block's smallest.
+    """Return √(squared error) of every fraction and block, float32, and a bound of each block's smallest.
 
     NaN: not the smallest. 0: float32 can't tell.
     """
@@ -252,7 +252,7 @@ def _shrunk(bound: Tensor, anchor: Tensor, fraction: Tensor) -> Tensor:
 
 
 class Parts(NamedTuple):
-    """For every block: the squared error of clipped and of other elements, float64, and how many are clipped."""
+    """For every block: the squared error of clipped and other elements, float64, and how many are clipped."""
 
     clipping: Tensor
     rounding: Tensor
@@ -333,7 +333,7 @@ class BlockErrors:
 
     def coding(self, low: Tensor, high: Tensor) -> Coding:
         """Return the parameters that code the blocks under these ranges, of any shape."""
-        scale, z, inverse = program(self.scheme).run(("s", "z", "1/s"), {"low": low, "high": high})
+        scale, z, inverse = range_program(self.scheme).run(("s", "z", "1/s"), {"low": low, "high": high})
         shift = None
         if isinstance(z, Tensor):
             shift = z.to(torch.float32) if bool(z.any()) else None

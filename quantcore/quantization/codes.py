@@ -5,7 +5,6 @@ cost many times as much as the arithmetic. Some codes are not computed: those of
 integers, of NaN and numbers too large for a cast, and those of a search.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,16 +16,15 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.errors import QuantError
 from quantcore.expressions import run
-from quantcore.formats import CodebookFormat, FloatFormat, Format, IntFormat
+from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Blocks, Region, cells_of, split_axes, spread
 from quantcore.numerics import CHUNK, like, refuse_nonfinite, rounding
-from quantcore.qparams import QParams, decode, dequantizer_of, fit, store, unscale
+from quantcore.programs import CAST_LIMITS, cast_program, encode
+from quantcore.qparams import Dequantizer, QParams, decode, dequantizer_of, fit, store, unscale
 from quantcore.quantization.walk import boxes, prepare
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, check_supported, full_name, received
 
-# Limits of the integer types that the rounded value is cast to
-_CAST_LIMITS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits": 2.0**31}
 _NAN_CODES = {"qmin": "qmin, the lowest code", "qmax": "qmax, the highest code", "zero": "the code 0"}
 
 
@@ -41,8 +39,8 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
     tensor([ 2, -4,  7,  7], dtype=torch.int8)
 
     Raises:
-        QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or infinity and
-            the convention refuses them.
+        QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or
+            infinity and the convention refuses them.
     """
     x, scheme, _ = received(x, scheme)
     check_supported(scheme, tuple(x.shape))
@@ -50,8 +48,8 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
     if scheme.rules.storage.quantize_with == "searched":
         raise QuantError(
-            f"{full_name(scheme.convention)} uses the codes chosen by its search, which can't be computed from "
-            "given parameters; use apply."
+            f"{full_name(scheme.convention)} uses the codes chosen by its search, which can't be computed "
+            "from given parameters; use apply."
         )
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     codes, _ = codes_with(x, QParams(scale, zero_point), scheme, blocks, out)
@@ -72,18 +70,15 @@ def codes_with(
     for region, work, shift in boxes(x, params, scheme, blocks):
         if careful:
             nans += int(work.isnan().sum())
-            if isinstance(fmt, IntFormat):  # floats have codes for NaN
-                resolve_nonfinite(work, shift, fmt, rules)
-            elif rules.nonfinite.cast == "low_bits":
-                work.masked_fill_(~work.isfinite(), 0.0)
+            name = "v" if fmt.has_zero_point else "u"
+            numbers = {name: work, "z": 0.0 if shift is None else shift}
+            cast_program(fmt, rules).write(name, numbers, work)
         target = split_axes(blocked[region.elements], region.block)
         if isinstance(fmt, IntFormat):
             store(fit(work, scheme), target, fmt)
         else:
-            work = work.to(torch.float32)  # as torch casts float64 to a small float
-            before = work.clone() if careful and rules.nonfinite.nan_replacement else None
-            fmt.encode_(work, target, round_)
-            replace_codes(target, before, fmt, rules)
+            # as torch casts float64 to a small float
+            encode(work.to(torch.float32), target, fmt, rules, round_, nans=careful)
     if params.searched is not None and rules.storage.zero_scale == "searched":
         keep_searched(codes, params, blocks)
     return codes, nan_note(nans, rules) if nans and fmt.has_zero_point else ""
@@ -92,14 +87,15 @@ def codes_with(
 def approximations(
     x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks
 ) -> Iterator[tuple[Region, Tensor, int]]:
-    """Yield each region with the values that its codes dequantize to, and the number of clipped elements; keeps no codes.
+    """Yield each region with the values that its codes dequantize to, and the number of clipped elements.
 
-    The values are in the axes of `split_axes`, in memory that the next region overwrites. Not for codes that a search
-    finds, nor for values that `may_leave_integers`.
+    The values are in the axes of `split_axes`, in memory that the next region overwrites. Not for codes that
+    a search finds, nor for values that `may_leave_integers`.
     """
     fmt, rules = scheme.format, scheme.rules
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, x.device)
-    dequantizer, round_, (least, most) = dequantizer_of(params, fmt, rules), rounding(rules.coding.rounding), fmt.bounds
+    dequantizer, round_ = dequantizer_of(params, fmt, rules), rounding(rules.coding.rounding)
+    least, most = fmt.bounds
     for region, work, _ in boxes(x, params, scheme, blocks):
         before = work.cpu().numpy()
         clipped = 0
@@ -114,8 +110,7 @@ def approximations(
             keeps_zeros = not rules.coding.zero_replacement
             if not (isinstance(fmt, FloatFormat) and keeps_zeros and fmt.round_(values, round_)):
                 codes = like(values, "codes", fmt.dtype)
-                fmt.encode_(values, codes, round_)
-                replace_codes(codes, None, fmt, rules)
+                encode(values, codes, fmt, rules, round_, nans=False)
                 fmt.decode_(codes, values)
         yield region, unscale(values, s, z, own, work), clipped
 
@@ -138,15 +133,21 @@ def dequantize(
     tensor([ 0.5000, -1.0000,  1.7500])
     """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
-    return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)
+    params = QParams(scale, zero_point)
+    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
+    return dequantize_with(codes, params, scheme, blocks, dequantizer, out)
 
 
 def dequantize_with(
-    codes: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None = None
+    codes: Tensor,
+    params: QParams,
+    scheme: Scheme,
+    blocks: Blocks,
+    dequantizer: Dequantizer,
+    out: Tensor | None = None,
 ) -> Tensor:
     """`dequantize` with everything that the convention stores, float32."""
     scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, codes.device)
-    dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
     wide = scheme.rules.decoding.decoding_dtype == "float64"
     x_hat = _output(out, blocks, torch.float64 if wide else torch.float32, codes.device)
     blocked = (blocks.view(codes), blocks.view(x_hat))
@@ -185,7 +186,7 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     found = params.raw if raw else params.scale
     scale, shift = torch.as_tensor(found, dtype=torch.float32), torch.as_tensor(params.zero_point)
     # half of the limit, because the quotient may be rounded and z is added
-    limit = _CAST_LIMITS[convention.nonfinite.cast] / 2
+    limit = CAST_LIMITS[convention.nonfinite.cast] / 2
     kernel = KERNELS[convention.coding.kernel]
     inverse = params.inverse if kernel.inverse else None
     # the largest magnitude with the smallest scale: usually decisive, and needs no memory for every block
@@ -207,32 +208,6 @@ def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor
     return reach
 
 
-def resolve_nonfinite(work: Tensor, shift: Tensor | None, fmt: Format, convention: Convention) -> None:
-    """Replace, in place, values that the library's cast to an integer would change."""
-    if convention.nonfinite.cast == "none":
-        code = {"qmin": fmt.qmin, "qmax": fmt.qmax}.get(convention.nonfinite.nan, 0)
-        work.masked_fill_(work.isnan(), code)
-        return
-    lost = ~(work.abs() < _CAST_LIMITS[convention.nonfinite.cast])
-    work.masked_fill_(lost, 0 if convention.nonfinite.cast == "low_bits" else fmt.qmin)
-    # the lowest integer and a negative z wrap around
-    if convention.nonfinite.cast == "int32" and shift is not None:
-        work.masked_fill_(lost & (shift < 0), fmt.qmax)
-
-
-def replace_codes(
-    codes: Tensor, nonfinite: Tensor | None, fmt: FloatFormat | CodebookFormat, convention: Convention
-) -> None:
-    """Replace the codes of 0 and NaN with the convention's; ``nonfinite``: the values, None without NaN."""
-    if convention.coding.zero_replacement:
-        instead = int(fmt.encode(convention.coding.zero_replacement))
-        for zero in (fmt.table == 0).nonzero():
-            codes.masked_fill_(codes == zero.item(), instead)
-    if nonfinite is not None:
-        signed = fmt.encode(torch.tensor(convention.nonfinite.nan_replacement).copysign(nonfinite))
-        codes.copy_(torch.where(nonfinite.isnan(), signed, codes))
-
-
 def nan_note(nans: int, convention: Convention) -> str:
     """Return a sentence on how the library handles the elements that are NaN."""
     what = f"{nans:,} element{'s' * (nans > 1)} become{'s' * (nans == 1)} NaN, which {convention.library} "
@@ -242,9 +217,9 @@ def nan_note(nans: int, convention: Convention) -> str:
 
 
 def lowest_codes(params: QParams, lowest: int, of_scales: QParams, blocks: Blocks) -> None:
-    """Give the groups of super-blocks that count as 0 (`MaxScale.least`) the lowest codes, in place, as ggml does.
+    """Give the groups of super-blocks that count as 0 (`MaxScale.least`) the lowest codes, as ggml does.
 
-    ``of_scales``, ``blocks``: the parameters and blocks of the scales.
+    In place. ``of_scales``, ``blocks``: the parameters and blocks of the scales.
     """
     if params.searched is None:
         return

@@ -24,14 +24,15 @@ class Quantized:
     """A tensor, its scheme and the quantized result.
 
     ``given``: x, in its own dtype if that is of 16 bits; `x` are its numbers. ``codes``: of x's shape, in the
-    smallest dtype of int8, uint8, int16, int32 that holds them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
-    is what they dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the
-    elements' weights, if the range setting uses them. ``warnings``: sentences on likely mistakes.
+    smallest dtype of int8, uint8, int16, int32 that holds them; ``params``: in block form. ``scales``: the
+    quantized scales, if the scheme quantizes them; `scale` is what they dequantize to. ``mins``: likewise, if
+    the convention stores minima. ``importance``: the elements' weights, if the range setting uses them.
+    ``warnings``: sentences on likely mistakes.
 
-    ``dtype``: of the x that was given. Numbers of bfloat16 and float16 are shown as float32 numbers of the same
-    value, so that everything computes with them as with float32: x, and scale, zero_point and dequantized where the
-    library gives them in that dtype (`scale_dtype`, `value_dtype`). Those of float64 stay float64 where the library
-    computes in it.
+    ``dtype``: of the x that was given. Numbers of bfloat16 and float16 are shown as float32 numbers of the
+    same value, so that everything computes with them as with float32: x, and scale, zero_point and
+    dequantized where the library gives them in that dtype (`scale_dtype`, `value_dtype`). Those of float64
+    stay float64 where the library computes in it.
     """
 
     given: Tensor
@@ -94,7 +95,7 @@ class Quantized:
         """The shape in which the blocks are boxes: x's own, or flat if groups cross row boundaries."""
         return self.blocks.blocked_shape
 
-    @property
+    @cached_property
     def dequantizer(self) -> Dequantizer:
         """How the library dequantizes, in block form."""
         return dequantizer_of(self.params, self.scheme.format, self.computed.rules)
@@ -105,7 +106,7 @@ class Quantized:
 
         Numbers that `value_dtype` can represent, in float32, or in float64 where the library computes in it.
         """
-        return dequantize_with(self.codes, self.params, self.computed, self.blocks)
+        return dequantize_with(self.codes, self.params, self.computed, self.blocks, self.dequantizer)
 
     @property
     def error(self) -> Tensor:
@@ -117,8 +118,8 @@ class Quantized:
 def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
     """Quantize a tensor or array of any rank.
 
-    x of float16, bfloat16 or float64 is quantized as the convention's library does in that dtype; other dtypes, lists and
-    numbers are converted to float32.
+    x of float16, bfloat16 or float64 is quantized as the convention's library does in that dtype; other
+    dtypes, lists and numbers are converted to float32.
 
     Args:
         out: an earlier result of the same shape and format, whose codes are overwritten.
@@ -131,8 +132,8 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
             [ 7,  0]], dtype=torch.int8)
 
     Raises:
-        QuantError: the scheme does not fit x, its library refuses the dtype of x, x contains NaN or infinity and the
-            convention refuses them, or the scheme does not support importance.
+        QuantError: the scheme does not fit x, its library refuses the dtype of x, x contains NaN or infinity
+            and the convention refuses them, or the scheme does not support importance.
     """
     result = apply_quietly(x, scheme, out, importance)
     for note in result.warnings:
@@ -195,8 +196,8 @@ def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quanti
     record = scheme.scales.rules
     if record.refuses_nonfinite and not bool(parameters.isfinite().all()):
         raise QuantError(
-            f"A block's scale or minimum is NaN or infinite, which the {record.name} convention refuses to store; replace NaN "
-            "and infinity in x, or scale x down."
+            f"A block's scale or minimum is NaN or infinite, which the {record.name} convention refuses to "
+            "store; replace NaN and infinity in x, or scale x down."
         )
     searched = scheme.scales.range_setting.searches_codes
     return apply_quietly(parameters, scheme.scales, importance=weights if searched else None)

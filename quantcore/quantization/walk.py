@@ -9,7 +9,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
-from quantcore.numerics import CHUNK, rounding, wide, widened
+from quantcore.numerics import CHUNK, rounding, wide
 from quantcore.programs import code_program
 from quantcore.qparams import QParams
 from quantcore.scheme import Scheme
@@ -47,7 +47,7 @@ def boxes(
     for region in blocks.regions(CHUNK):
         own = convention_of(rules, region, scheme.granularity, blocks.blocked_shape)
         program = code_program(scheme.format, own, stored=zeros, round_=round_, clamped=clamped)
-        values = widened(split_axes(x[region.elements], region.block))
+        values = split_axes(x[region.elements], region.block)
         work = scratch[: values.numel()].view(values.shape)
         shift = spread(zero_point[region.grid]) if shifted else None
         numbers = {"x": values, "s": spread(scale[region.grid]), "z": shift, "mean": params.center}
@@ -99,8 +99,8 @@ def prepare(scale: Any, zero_point: Any, blocks: Blocks, device: torch.device) -
         tensor = torch.as_tensor(value, dtype=torch.float64 if wide else torch.float32, device=device)
         if tensor.dim() and tensor.shape != grid:
             raise QuantError(
-                f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {blocks.block} form a grid of {grid}; "
-                "give one number, or one per block in that shape."
+                f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {blocks.block} form a grid "
+                f"of {grid}; give one number, or one per block in that shape."
             )
         made.append(tensor.expand(grid))
     low, high = made[1].aminmax()  # any() takes ten times as long

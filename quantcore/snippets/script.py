@@ -1,7 +1,7 @@
 """The parts of every script: templates, imports, the tensor, assertions, the last line of output.
 
-A template reads like the script itself. Its syntax is Jinja's: ``{{ value }}`` and ``{% if … %}``; a line with only a tag
-leaves no line in the script.
+A template reads like the script itself. Its syntax is Jinja's: ``{{ value }}`` and ``{% if … %}``; a line
+with only a tag leaves no line in the script.
 """
 
 import ast

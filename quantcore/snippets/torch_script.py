@@ -35,7 +35,11 @@ values = {{ rounded }}
 {% if cast == "none" %}
 values = torch.where(values.isnan(), {{ nan_code }}, values)  # the result of casting NaN to an integer
 {% else %}
-lost = ~(values.abs() < {{ "2.0**63" if cast == "int64" else "2.0**31" }})  # NaN, or too large for {{ "int64" if cast == "int64" else "int32" }}
+{% if cast == "int64" %}
+lost = ~(values.abs() < 2.0**63)  # NaN, or too large for int64
+{% else %}
+lost = ~(values.abs() < 2.0**31)  # NaN, or too large for int32
+{% endif %}
 values = torch.where(lost, {{ "0" if cast == "low_bits" else "qmin" }}, values)
 {% if negative_zero_points %}
 values = torch.where(lost & (torch.tensor({{ zero_point }}) < 0), qmax, values)
@@ -144,7 +148,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     leaves_integers = not convention.refuses_nonfinite and may_leave_integers(
         result.x, result.params, result.computed, convention
     )
-    wraps = coding.overflow == "wrap"
+    wraps, adds_last = coding.overflow == "wrap", bool(zero_point) and not kernel.shift_first
     far = wraps and bool(result.x.abs().max().double() / result.scale.abs().min() > _CAST_LIMIT / 2)
     return render(
         _CODES,
@@ -156,7 +160,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
         function=DEFINITIONS.get(coding.rounding, "").strip(),
         rounded=rounded,
         leaves_integers=leaves_integers,
-        values="values" if leaves_integers else rounded if kernel.shift_first or not zero_point else f"({rounded})",
+        values="values" if leaves_integers else f"({rounded})" if adds_last else rounded,
         cast=nonfinite.cast,
         nan_code={"qmin": "qmin", "qmax": "qmax"}.get(nonfinite.nan, "0"),
         negative_zero_points=nonfinite.cast == "int32"
@@ -206,15 +210,14 @@ def arithmetic(result: Quantized) -> str:
 
 
 def _x_hat(result: Quantized, scale: str, zero_point: str) -> str:
-    """Return the expression that dequantizes, in which torch rounds each operation to the dtype of its tensors."""
+    """Return the expression that dequantizes; torch rounds each operation to the dtype of its tensors."""
     rules = result.computed.rules.decoding
     dtype, own = getattr(torch, rules.decoding_dtype), _scale_dtype(result)
     q = "codes.float()" if dtype == torch.float32 else f"codes.to({dtype})"
     # of several scales, torch takes the dtype into account; one number has that of the other operand
     s = scale if own == dtype or not _short(result.scale).ndim else f"{scale}.to({dtype})"
-    found = written(
-        without(DECODINGS["scaled"], "mean", *([] if zero_point else ["z"])), "torch", {"q": q, "s": s, "z": zero_point}
-    )
+    value = without(DECODINGS["scaled"], "mean", *([] if zero_point else ["z"]))
+    found = written(value, "torch", {"q": q, "s": s, "z": zero_point})
     return found if rules.value_dtype == rules.decoding_dtype else f"({found}).to({result.value_dtype})"
 
 
@@ -226,6 +229,7 @@ def _scale_dtype(result: Quantized) -> torch.dtype:
 def _check_supported(result: Quantized) -> None:
     """Raise for what needs more than one scale and one zero_point per block."""
     fmt, convention = result.scheme.format, result.scheme.convention
+    in_half = result.computed.rules.decoding.decoding_dtype in HALF
     if not isinstance(fmt, IntFormat):
         raise QuantError(
             f"The torch script supports integer formats only; for {fmt}, use the quantcore script."
@@ -239,7 +243,7 @@ def _check_supported(result: Quantized) -> None:
         what = "computes codes with zero points that differ from the stored ones"
     elif result.dequantizer.name or convention.zero_point.is_min or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
-    elif result.params.zero_point.is_floating_point() and result.computed.rules.decoding.decoding_dtype in HALF:
+    elif result.params.zero_point.is_floating_point() and in_half:
         what = "dequantizes in half precision with a zero point that is a float"
     else:
         return

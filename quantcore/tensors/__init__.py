@@ -32,6 +32,7 @@ from quantcore.tensors.limits import (
     MAX_TEXT_FILE_BYTES,
 )
 from quantcore.tensors.link import decode, encode, fits_link
+from quantcore.tensors.text.found import PastedTensor
 from quantcore.tensors.text.literals import (
     READABLE,
     WIDTH,
@@ -41,7 +42,7 @@ from quantcore.tensors.text.literals import (
     little_endian,
     number_texts,
 )
-from quantcore.tensors.text.parse import parse
+from quantcore.tensors.text.parse import parse, parse_all
 
 __all__ = [
     "Array",
@@ -65,6 +66,7 @@ __all__ = [
     "MAX_TEXT_CHARS",
     "MAX_TEXT_FILE_BYTES",
     "Parameter",
+    "PastedTensor",
     "READABLE",
     "SAFETENSORS_BITS",
     "SafetensorsHeader",
@@ -86,6 +88,7 @@ __all__ = [
     "little_endian",
     "number_texts",
     "parse",
+    "parse_all",
     "parse_shape",
     "read_npy_header",
     "read_safetensors_header",

@@ -26,7 +26,8 @@ class Level:
     """How a scale or min of a super-block's group was coded.
 
     ``raw``: what the search found; ``setting``: what chose the code; ``extreme``: the raw value of the
-    super-block with the largest magnitude; ``unit``: the scale of the codes; ``stored``: it in half precision.
+    super-block with the largest magnitude; ``unit``: the scale of the codes; ``stored``: that in half
+    precision.
     """
 
     raw: float
@@ -70,14 +71,15 @@ class _Of(Generic[T]):
 
 @dataclass(frozen=True)
 class ElementNumbers:
-    """One element: where it is, its numbers by name, and the lines of its program from x to x̂. Floats are float32 values.
+    """One element: where it is, its numbers by name, and the lines of its program from x to x̂.
 
-    ``scheme``: with what its library does in the dtype of x; ``convention``: the record in use, with the variant of this
-    granularity and block; ``block``: position in the grid
-    of blocks; ``bounds``: (start, stop) of the block along each axis; ``coding``, ``decoding``: the lines of the code and of
-    x̂; ``search``: what one of ggml's searches did, else None. ``overflow``: "saturate" or "wrap" where that changed the
-    code, "searched" where a search chose it, "cast" where NaN or a number too large went through the library's cast,
-    "stored" where the code was read from a file and is not what rounding gives, else None.
+    Floats are float32 values. ``scheme``: with what its library does in the dtype of x; ``convention``: the
+    record in use, with the variant of this granularity and block; ``block``: position in the grid of blocks;
+    ``bounds``: (start, stop) of the block along each axis; ``coding``, ``decoding``: the lines of the code
+    and of x̂; ``search``: what one of ggml's searches did, else None. ``overflow``: "saturate" or "wrap"
+    where that changed the code, "searched" where a search chose it, "cast" where NaN or a number too large
+    went through the library's cast, "stored" where the code was read from a file and is not what rounding
+    gives, else None.
     """
 
     index: tuple[int, ...]

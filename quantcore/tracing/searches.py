@@ -11,7 +11,7 @@ from quantcore.tracing.text import number, signed
 
 
 def searched(result: Quantized, position: tuple[int, ...], index: tuple[int, ...]) -> Searched | None:
-    """Return what the search did for the element at ``index`` of the blocked shape, in the group at ``position``."""
+    """Return what the search did for the element at ``index`` of the blocked shape, in that group."""
     setting = result.scheme.range_setting
     if not isinstance(setting, Search):
         return None

@@ -39,7 +39,7 @@ class Trace(ElementNumbers):
 
 
 def _lines(t: ElementNumbers) -> list[Step]:
-    """Return a step for each line from x to the value that is rounded, and to the code before it is brought into the format.
+    """Return a step for each line from x to the code before it is brought into the format.
 
     A line that changes nothing is left out.
     """
@@ -96,7 +96,7 @@ def _to_value(t: ElementNumbers, fmt: FloatFormat | CodebookFormat) -> list[Step
 
 
 def _dequantized(t: ElementNumbers) -> list[Step]:
-    """Return a step for each line from the code to x̂; where each result is rounded, that is one for each operation."""
+    """Return a step for each line from the code to x̂; one for each operation if each is rounded."""
     *before, last = t.decoding
     steps = [Step(line.term.names.text, line.text, number(float(line.value))) for line in before]
     known = frozenset().union(*(line.line.of.names for line in t.decoding))

@@ -9,7 +9,7 @@ import numpy as np
 from quantcore.conventions import ZERO_POINTS, SchemeFacts
 from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
 from quantcore.numerics import WORDS, decimal
-from quantcore.programs import HALF, Program, parameters_program
+from quantcore.programs import HALF, range_program
 from quantcore.range_setting import Stored
 from quantcore.scheme import facts_of
 from quantcore.tracing.record import ElementNumbers
@@ -30,7 +30,7 @@ def signed(value: float) -> str:
 
 
 def term(name: str, value: float | None, first: bool = False) -> Term:
-    """Return a number of a line under its name; ``first``: it begins the line, so that it needs no parentheses."""
+    """Return a number of a line under its name; ``first``: it begins the line and needs no parentheses."""
     assert value is not None
     names = Text(name, PRODUCT if "/" in name else ATOM)
     numbers = Text(number(value), LOOSE if value < 0 and not first else ATOM)
@@ -63,7 +63,7 @@ def factor_formula(t: ElementNumbers) -> str:
     """Say how the factor that x is multiplied by was computed."""
     c = t.convention
     of_range = t.high is not None and t.raw_scale is None  # of a stored scale, 1/s is computed
-    if of_range and program_of(t).binds("1/s"):
+    if of_range and range_program(t.scheme).binds("1/s"):
         return said(line(t, "1/s"))
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
@@ -105,19 +105,14 @@ def said(found: Term) -> str:
     return ", ".join(filter(None, (" = ".join(texts), found.note)))
 
 
-def program_of(t: ElementNumbers) -> Program:
-    """Return what the library computes from the range."""
-    return parameters_program(t.scheme.symmetric, t.scheme.format, t.convention)
-
-
 def line(t: ElementNumbers, name: str, **more: Term) -> Term:
-    """Return a line of the program for the element's block, from the ends of the range as they are at its end.
+    """Return a line of the program for the element's block, from the ends of the range as they become.
 
     ``more``: other numbers that are known.
     """
     assert t.low is not None
     assert t.high is not None
-    program = program_of(t)
+    program = range_program(t.scheme)
     names = {"N": str(t.scheme.format.qmax - t.scheme.format.qmin)}
     numbers: dict[str, float] = {"low": t.low, "high": t.high, "-low": -t.low, **program.constants}
     if t.scheme.symmetric:

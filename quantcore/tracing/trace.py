@@ -50,13 +50,9 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     place = tuple(slice(p, p + 1) for p in position)
     convention = convention_of(scheme.rules, Region((), place, ()), scheme.granularity, blocked)
     code = int(result.codes[at])
-    known = {
-        name: None if tensor is None else tensor[place].item()
-        for name, tensor in (
-            ("low", params.low), ("high", params.high), ("raw", params.raw), ("s", params.scale), ("z", params.zero_point),
-            ("replaced", params.replaced),
-        )
-    }  # fmt: skip
+    fields = {"s": "scale", "z": "zero_point"} | {name: name for name in ("low", "high", "raw", "replaced")}
+    of_block = {name: getattr(params, field) for name, field in fields.items()}
+    known = {name: None if p is None else p[place].item() for name, p in of_block.items()}
     mean = None if params.center is None else float(params.center)
     known |= {"x": float(result.x[at]), "mean": mean, "q": code, "replaced": bool(known["replaced"])}
     coding = _code_lines(result, known, at, place, convention)
@@ -74,7 +70,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
 def _code_lines(
     result: Quantized, known: dict[str, Any], at: tuple[int, ...], place: Slices, convention: Convention
 ) -> tuple[ReadLine, ...]:
-    """Read the lines from x to the code; adds the divisor, 1/s and the zero point that they take to what is known."""
+    """Read the lines from x to the code; adds the divisor, 1/s and zero point to what is known."""
     params, fmt, kernel = result.params, result.scheme.format, KERNELS[convention.coding.kernel]
     s, z = (_number(p[place]) for p in coded_with(params, result.computed))
     inverse = None if params.inverse is None or not kernel.inverse else _number(params.inverse[place])
@@ -100,7 +96,7 @@ def _code_lines(
 def _coded(
     result: Quantized, coding: tuple[ReadLine, ...], known: dict[str, Any], convention: Convention
 ) -> tuple[dict[str, Any], str | None]:
-    """Return the numbers of an element from the quotient to the code, and what became of a code that did not fit."""
+    """Return the numbers from the quotient to the code, and what became of a code that did not fit."""
     scheme, kernel, code = result.computed, KERNELS[convention.coding.kernel], known["q"]
     before = [line for line in coding if line.name == "u" and not is_bound(line)]
     quotient = float(before[kernel.subtracts].value)

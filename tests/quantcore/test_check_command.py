@@ -184,3 +184,70 @@ def test_compare_with_what_has_no_partner(capsys, tmp_path, pair):
     for arguments in ((pair[0], tmp_path / "no"), (tmp_path / "no", pair[0])):
         code, out, err = compared(capsys, *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def output(capsys, *arguments):
+    code = main([*map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_list(capsys):
+    """Every tensor with its shape, size and storage, as text and as JSON; problems make it exit with 1."""
+    code, out, _ = output(capsys, "list", SOUND, "--json")
+    found, opened = json.loads(out), open_checkpoint(SOUND)
+    assert (code, found["format"]) == (0, "gptq")
+    assert [(t["name"], tuple(t["shape"]), t["storage"], t["num_bytes"]) for t in found["tensors"]] == [
+        (name, t.shape, t.storage, t.num_bytes) for name, t in opened.tensors.items()
+    ]
+    assert found["bytes"] == sum(t.num_bytes for t in opened.tensors.values())
+    code, out, _ = output(capsys, "list", SOUND)
+    assert code == 0
+    for name, tensor in opened.tensors.items():
+        (line,) = [line for line in out.splitlines() if repr(name) in line]
+        assert "×".join(map(str, tensor.shape)) in line
+        assert line.endswith(tensor.storage)
+    assert output(capsys, "list", case("bad_missing_shard").release)[0] == 1
+    assert output(capsys, "list", "nowhere")[0] == 2
+
+
+def test_inspect(capsys):
+    """A tensor's ranges, and an element's bits and arithmetic: those of the library's files."""
+    given, name, at = case("gptq_v1_4bit_g128_sym"), "model.layers.0.self_attn.q_proj.weight", (3, 17)
+    code, out, _ = output(capsys, "inspect", given.release, name, "--json")
+    found = json.loads(out)
+    assert code == 0
+    values, codes = given.expected[name], given.expected[f"{name}|codes"]
+    assert found["values"]["largest"] == np.abs(values).max()
+    assert found["values"]["zeros"] == (values == 0).sum()
+    assert found["values"]["rms"] == pytest.approx(np.sqrt(np.square(values, dtype=np.float64).mean()), rel=1e-12)
+    assert (found["codes"]["lowest"], found["codes"]["highest"]) == (codes.min(), codes.max())
+    scale = given.expected[f"{name}|scale"]
+    assert (found["parameters"]["scale"]["lowest"], found["parameters"]["scale"]["count"]) == (scale.min(), scale.size)
+    code, out, _ = output(capsys, "inspect", given.release, name, "3,17", "--json")
+    element = json.loads(out)["element"]
+    assert (code, element["value"], element["code"]["value"]) == (0, values[at], codes[at])
+    (word,) = element["code"]["words"]
+    data = (given.release / word["file"]).read_bytes()[word["offset"] : word["offset"] + 4]
+    bits = int.from_bytes(data, "little")
+    assert sum((bits >> bit & 1) << i for i, bit in enumerate(word["bits"])) == codes[at]
+    code, out, _ = output(capsys, "inspect", given.release, name, "3,17")
+    assert code == 0
+    for line in (*element["lines"], f"{word['tensor']}[{word['index'][0]}, {word['index'][1]}] {word['hex']}"):
+        assert line in out
+
+
+def test_what_can_not_be_inspected(capsys):
+    """A sentence on stderr, and no traceback: 2 if there is no such tensor, 1 if it, or an element, can't be read."""
+    name = "model.layers.0.self_attn.q_proj.weight"
+    assert output(capsys, "inspect", SOUND, "nothing")[::2] == (2, "There is no tensor 'nothing'.\n")
+    assert output(capsys, "inspect", "nowhere", name)[0] == 2
+    code, out, err = output(capsys, "inspect", SOUND, name, "3,100000")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    broken = case("bad_missing_weight_scale_2")
+    code, out, err = output(capsys, "inspect", broken.release, "model.layers.0.self_attn.k_proj.weight")
+    assert (code, out) == (1, "")
+    assert "weight_scale_2" in err
+    with pytest.raises(SystemExit):
+        main(["inspect", str(SOUND), name, "three"])
+    assert "'three' is not an index" in capsys.readouterr().err

@@ -644,6 +644,36 @@ scale = (x.max() - x.min()) / 255
 zp = np.round(-x.min() / scale)
 q = np.clip(np.round(np.multiply(x, scale)) + zp, 0, 255)  #! multiplied
 """,
+    "cast before the clamp": """
+import numpy as np
+lo, hi = x.min(), x.max()
+step = (hi - lo) / 255
+zp = np.clip(np.round(-128 - lo / step), -128, 127)
+q = np.round(x / step + zp).astype(np.int8)  #! cast_before_clamp
+q = np.clip(q, -128, 127)
+""",
+    "divided by 256": """
+import numpy as np
+low = np.min(x)
+scale = (np.max(x) - low) / 256  #! divisor
+q = np.round((x - low) / scale).astype(np.uint8)  #! wrapped
+""",
+    "zero point of zeros": """
+scale = (x.amax(dim=1, keepdim=True) - x.amin(dim=1, keepdim=True)) / 255
+zero_point = torch.zeros_like(scale, dtype=torch.int8)  #! zero_point_left_out
+q = (torch.round(x / scale) + zero_point).clamp(-128, 127).to(torch.int8)
+""",
+    "zero point with a fraction": """
+scale = (x.max() - x.min()) / 255
+zp = -x.min() / scale  #! fractional_codes
+q = torch.clamp(torch.round(x / scale) + zp, 0, 255)
+""",
+    "offset before the scale": """
+lo = x.min()
+scale = (x.max() - lo) / 255
+q = torch.round((x - lo) / scale).clamp(0, 255)
+x_hat = (q + lo) * scale  #! not_undone
+""",
     "divided on the way back": """
 scale = x.abs().max() / 127
 q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)

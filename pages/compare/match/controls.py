@@ -11,6 +11,7 @@ from pages.shared import messages
 from pages.shared.computing import guarded
 from pages.shared.state import choice, link
 from pages.shared.state.file_field import FileField
+from pages.sidebar import pasted
 from pages.sidebar.match_fields import SCALE, SOURCE, TEXT, ZERO_POINT, write
 from quantcore import tensors
 
@@ -97,12 +98,8 @@ def _pasted() -> np.ndarray | None:
         placeholder="12, -3, 7\n0, 127, -128\n\nor a tensor, an array or a list as Python prints it",
         help="In the shape of the tensor in the sidebar, or transposed. Press Ctrl+Enter when done.",
     )
-    return _parse(text) if text.strip() else None
-
-
-@st.cache_data(max_entries=30, show_spinner="Reading…")
-def _parse(text: str) -> np.ndarray:
-    return tensors.parse(text)
+    read = pasted.read(text, "_match_which") if text.strip() else None
+    return None if read is None else read.values
 
 
 def _uploaded() -> np.ndarray | None:

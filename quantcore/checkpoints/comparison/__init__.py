@@ -8,12 +8,14 @@
 
 Where things are: `sides` (the names under which both sides know a tensor), `pairing` (which tensors belong
 together), `parts` (experts, rows of fused tensors, transposes), `orders` (rows in another order), `boxes`
-(the arithmetic, threads), `record` (the results), `stream` (progress, stopping, resuming).
+(the arithmetic, threads), `schemes` (why quantized tensors differ), `record` (the results), `stream`
+(progress, stopping, resuming).
 """
 
-from quantcore.checkpoints.comparison.orders import Order, row_order
+from quantcore.checkpoints.comparison.orders import AS_STORED, Order, row_order
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
+from quantcore.checkpoints.comparison.schemes import why_different
 from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import CheckpointComparison, ComparisonState, ComparisonStep

@@ -2,10 +2,11 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs all of it.
 
-Where things are: `structure` (what files, layers and models lack), `walk` (rows, read once for all that looks
-at them, and those of the original), `stored` (scales, zero points, g_idx, codes), `provenance` (how scales
-were computed), `siblings` (comparison with the same weights of other layers), `paired` (what the original has
-and the checkpoint lacks), and `against` (comparison with the original).
+Where things are: `structure` (what files, layers and models lack), `configs` (quantized weights that no
+config explains), `walk` (rows, read once for all that looks at them, and those of the original), `stored`
+(scales, zero points, g_idx, codes), `provenance` (how scales were computed), `siblings` (comparison with the
+same weights of other layers), `shared` (what all layers have), `paired` (what the original has and the
+checkpoint lacks), and `against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -17,10 +18,12 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.changes import Originals
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.configs import of_configs
 from quantcore.checkpoints.findings.provenance import DeadScales, Provenance
 from quantcore.checkpoints.findings.record import (
     CheckpointFinding,
     error,
+    finding_of,
     grouped,
     layer_of,
     note,
@@ -29,10 +32,11 @@ from quantcore.checkpoints.findings.record import (
     warning,
 )
 from quantcore.checkpoints.findings.siblings import Extremes, Summary, of_quantized, of_siblings
-from quantcore.checkpoints.findings.stored import FlatLines, Histogram, of_parameters
-from quantcore.checkpoints.findings.structure import of_headers, of_structure
+from quantcore.checkpoints.findings.stored import TINY, FlatLines, Histogram, of_dtype, of_parameters
+from quantcore.checkpoints.findings.structure import is_matrix, of_headers, of_structure
 from quantcore.checkpoints.findings.walk import Ordered, walk
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Refused
 from quantcore.checkpoints.rows import TooLong, ready
 from quantcore.checkpoints.statement import raised_at
@@ -116,7 +120,10 @@ def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:
     found = tuple(of_headers(checkpoint.release, checkpoint.problems))
     lacking = {str(finding.facts.get("module", "")) for finding in found}
     lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
-    return (*found, *of_structure(checkpoint.release, lacking))
+    found = (*found, *of_structure(checkpoint.release, lacking))
+    lacking |= {name.rpartition(".")[0] for finding in found for name in finding.tensors}
+    records = {n: t.record for n, t in checkpoint.tensors.items() if n.rpartition(".")[0] not in lacking}
+    return (*found, *of_configs(records, checkpoint.release))
 
 
 def _check_of(name: str, tensor: CheckpointTensor, originals: Originals | None) -> "_Check":
@@ -176,6 +183,9 @@ class _Check:
         if extremes is not None:
             self.summary = extremes.summary()
             self.findings += extremes.found()
+            if self.summary.spread < TINY and is_matrix(layout.shape):
+                said = of_dtype(layout.fields[CODES], "values")
+                self.findings += [finding_of(s.severity, layout, s.kind, s.words, **s.facts) for s in said]
         for one in of_codes:
             self.findings += one.found()
         if flat is not None and self.summary is not None:

@@ -4,8 +4,7 @@ A weight is far if it differs from the median of its siblings by many times thei
 others is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the
 median absolute deviation of log2 of a quantity (as a normal distribution's standard deviation); it counts as
 at least `LEAST`, since it can be 0. First and last layers of sound models differ most, so more is asked of
-them. Flat rows and columns are wrong only where siblings have none: structured pruning leaves them in every
-layer.
+them. Of what layers share, see `shared`.
 """
 
 import math
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.paired import rotations
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
+from quantcore.checkpoints.findings.shared import of_constants, of_flat, of_magnitudes, of_transposes
 from quantcore.checkpoints.findings.stored import Flat, scale_boxes
 from quantcore.checkpoints.findings.structure import is_matrix
 from quantcore.checkpoints.findings.walk import Box, walk
@@ -54,7 +54,6 @@ ADDS_ONE = (
 SAMPLE = 1 << 16  # elements that the spread is computed from
 PLACES = 8  # runs of rows that a sample of a quantized weight is taken from
 TRIMMED = 1e-3  # the largest values of a sample, which belong to `largest`
-SIDE_BY_SIDE = 8  # rows or columns of 0 that no sound weight has, if its siblings have none
 _LIKE = "{alive} of the {siblings} in other layers"
 
 
@@ -86,6 +85,7 @@ class Summary:
     ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the
     largest finite |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their
     places in the grid of blocks. ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one.
+    ``equal_scales``: how many scales there are, if all are one number, else 0.
     ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
     """
 
@@ -98,6 +98,7 @@ class Summary:
     scales: Largest = field(default_factory=Largest)
     zero_scales: bool = False
     some_zero_scales: bool = False
+    equal_scales: int = 0
     damaged: bool = False
     flat: tuple[Flat, ...] = ()
 
@@ -126,6 +127,16 @@ class Extremes:
         if self.nonfinite:
             words = "{contains} {values:NaN or infinite value}."
             yield error(self.layout, "value_nonfinite", words, values=self.nonfinite)
+        dtype, name = self.layout.dtype, self.layout.name.rpartition(".")[2]
+        largest = torch.finfo(dtype).max
+        if dtype.itemsize == 1 and is_matrix(self.layout.shape) and self.largest.first > largest / 2:
+            words = (
+                "{has} values up to {value}, where {format} ends at {end}, as codes have that a scale should "
+                "multiply; no stored tensor is known as {its} scale, so {its} values are the unscaled codes."
+            )
+            if "scale" not in name:
+                end, said = float(largest), str(dtype).removeprefix("torch.")
+                yield error(self.layout, "unscaled", words, value=self.largest.first, format=said, end=end)
 
     def summary(self) -> Summary:
         """Return what has been added."""
@@ -145,13 +156,18 @@ def of_quantized(layout: Layout) -> Summary:
             extremes.add(box)
             if extremes.largest.first:
                 break
-    scales, total, zeros = Largest(), 0, 0
+    scales, total, zeros, least = Largest(), 0, 0, math.inf
     for start, scale in scale_boxes(layout):
         total += scale.numel()
         zeros += int((scale == 0).sum())
         scales.add(scale.abs().nan_to_num(0.0, 0.0, 0.0), start)
+        least = min(least, float(scale.abs().min())) if scale.numel() else least
     dead = total > 0 and not scales.first
-    return replace(extremes.summary(), scales=scales, zero_scales=dead, some_zero_scales=zeros > 0)
+    equal = total if least == scales.first and not dead else 0
+    some = zeros > 0
+    return replace(
+        extremes.summary(), scales=scales, zero_scales=dead, some_zero_scales=some, equal_scales=equal
+    )
 
 
 def _sampled(layout: Layout) -> Iterator[slice]:
@@ -178,10 +194,18 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
         sound = [s for s in of_role if not s.zero and not s.zero_scales and not s.damaged]
         flat = list(of_flat({s.name: s.flat for s in sound}))
         yield from flat
+        yield from of_constants({s.name: (s.scales.first, s.equal_scales) for s in sound})
         if len(of_role) > SIBLINGS and math.prod(of_role[0].shape) >= ENOUGH:
             yield from _far(of_role, quantities)
             said = {name for finding in flat for name in finding.tensors}
             yield from _shifted([s for s in sound if s.name not in said])
+    matrices = [s for s in summaries if is_matrix(s.shape) and not s.damaged and s.name.endswith("weight")]
+    plain = [s.spread for s in matrices if s.storage in _FLOATS and s.spread]
+    is_model = not {"model_type", "architectures"}.isdisjoint(release.config)
+    yield from of_magnitudes({s.name: s.spread for s in matrices if s.scales.first}, plain, is_model)
+    by_storage = alike((s for s in summaries if len(s.shape) > 1), lambda s: (role_of(s.name), s.storage))
+    for same in by_storage.values():
+        yield from of_transposes({s.name: s.shape for s in same})
 
 
 def _role(summary: Summary) -> tuple[str, str, tuple[int, ...]]:
@@ -342,28 +366,3 @@ def _by_gap(logs: Sequence[float], weights: Sequence[float], least: float) -> se
             if len(rest) >= SIBLINGS and logs[high] - logs[low] > needed:
                 return set(beyond)
     return set()
-
-
-def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding]:
-    """Yield what is wrong with the weights of one role, from what is flat in each, by name."""
-    for name, found in of_role.items():
-        for lines in found:
-            if lines.zero and lines.longest < SIDE_BY_SIDE:
-                continue
-            others = [theirs for other, theirs in of_role.items() if other != name]
-            alive = sum(all(each.axis != lines.axis for each in theirs) for theirs in others)
-            if alive < max(SIBLINGS, 0.75 * len(others)):
-                continue
-            what = "are 0" if lines.zero else f"have one {lines.numbers} throughout"
-            words = (
-                f"{{has}} {{lines:{lines.axis}}} of {{of}} that {what}, {{side_by_side}} of them side by "
-                f"side from {lines.axis} "
-                "{first} on, where {alive} of the {siblings} in other layers have none; "
-                "download the release again."
-            )
-            facts: Facts = {
-                "lines": lines.total, "of": lines.of, "first": lines.first, "side_by_side": lines.longest,
-                "alive": alive, "siblings": len(others),
-            }  # fmt: skip
-            yield error(name, f"flat_{lines.axis}s", words, **facts)
-            break  # a weight of one number has flat rows and columns

@@ -20,15 +20,17 @@ from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note, warning
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
-from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, SCALE, GroupOrder
 from quantcore.checkpoints.rows import ELEMENTS, boxes
+from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.formats import FloatFormat, IntFormat
 
 FEW = 8  # fewer scales than this can all be powers of two by chance
 ENOUGH = 64  # elements per code; with fewer, a code that never occurs means nothing
 FEW_BITS = 6  # of wider codes, those for the tails often never occur
+TINY = 1e-7  # the median of scales or values that no model has
 LONG = 32  # numbers in a row or column; fewer may be the same by chance
 _LOOKS = 8  # numbers of a row or column that are compared first
 
@@ -41,9 +43,10 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
     """
     # decisions against the config or without it, which other readers may make differently, and the format's
     # own checks
-    said = (*layout.statements(), *(layout.checks(layout) if layout.checks is not None else ()))
-    yield from (finding_of(s.severity, layout, s.kind, s.words, **s.facts) for s in said)
+    own = layout.checks(layout) if layout.checks is not None else ()
+    said = (*layout.statements(), *own, *of_dtype(layout.fields.get(SCALE), "scales"))
     powers = any(s.kind == "e8m0_nan" for s in said)
+    yield from (finding_of(s.severity, layout, s.kind, s.words, **s.facts) for s in said)
     yield from of_group_index(layout)
     yield from (found for found in _scales(layout) if not (powers and found.kind == "scale_nonfinite"))
     yield from _powers_of_two(layout)
@@ -104,6 +107,24 @@ def scale_boxes(layout: Layout) -> Iterator[tuple[int, Tensor]]:
         yield box.start, scale
         if scale.numel() == 1 < layout.shape[0]:  # one scale for all rows
             return
+
+
+def of_dtype(field: Field | None, what: str) -> Iterator[Statement]:
+    """Yield the statement that numbers of bfloat16 have the bits of float16: they are far too small."""
+    if field is None or field.piece.dtype != "BF16" or not isinstance(field, Numbers):
+        return
+    shape = field.piece.shape
+    some = (slice(0, max(1, min(shape[0], ELEMENTS // max(1, math.prod(shape[1:]))))),) if shape else ()
+    own = field.piece.bits(some)
+    values = [torch.from_numpy(own.view("<i2").copy()).view(d) for d in (torch.bfloat16, torch.float16)]
+    stored, other = (float(t.float().abs().median()) for t in values)
+    if 0 < stored < TINY < other and bool(values[1].isfinite().all()):
+        words = (
+            "{has} {what} of {stored} (median of magnitudes) in bfloat16, smaller than any model's; the same "
+            "bits are {other} in float16: the dtype in the file is probably wrong."
+        )
+        facts: Facts = {"what": what, "stored": stored, "other": other}
+        yield Statement("bits_reinterpreted", "warning", words, facts)
 
 
 def _powers_of_two(layout: Layout) -> Iterator[CheckpointFinding]:

@@ -23,6 +23,7 @@ from quantcore.checkpoints.layouts import (
     quanto,
     torch_quantized,
     torchao,
+    unnamed,
 )
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
@@ -72,7 +73,7 @@ def find_layouts(release: Release) -> dict[str, Layout]:
     if method := SYNONYMS.get(release.method, release.method):
         # of an unknown method, the weights are refused, and the method is named
         of_method = [FINDERS.get(method) or partial(plain.find_unsupported, readers=", ".join(FINDERS))]
-    for finder in (*SIGNATURES, *of_method):
+    for finder in (*SIGNATURES, *of_method, unnamed.find):
         layouts = [layout for layout in finder(release) if layout.name not in found]
         found |= {layout.name: layout for layout in layouts}
         if layouts:  # otherwise the release keeps its cached `modules`

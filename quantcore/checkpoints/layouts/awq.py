@@ -15,14 +15,14 @@ import torch
 
 from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.packing import dense, permuted
-from quantcore.checkpoints.protocol.config import Config, group_size, integer, text
+from quantcore.checkpoints.protocol.config import Config, flag, group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Cut, Packed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.statement import named
+from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.formats import UINT4
 from quantcore.granularity import PerGroup, Shape
@@ -31,6 +31,7 @@ from quantcore.wording import short
 # the place of column j of eight in its word, counted from the lowest bits
 INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)
 ORDER = permuted(4, 32, INTERLEAVE)
+_MIDDLE = 8  # of the codes
 NAMES = ("qweight", "qzeros", "scales")
 
 
@@ -63,7 +64,26 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     for piece in pieces.values():
         if len(piece.shape) != 2:
             raise QuantError(f"{named(piece.name)} has shape {piece.shape}; AWQ stores matrices.")
-    return (_gemm if version == "gemm" else _gemv)(module, pieces, config)
+    found = (_gemm if version == "gemm" else _gemv)(module, pieces, config)
+    symmetric = flag(config, "sym") is True or flag(config, "zero_point") is False
+    return found.changed(checks=_symmetric) if symmetric else found
+
+
+def _symmetric(layout: Layout) -> Iterator[Statement]:
+    """Yield a statement if zero points are not the middle of the codes, although the config says so."""
+    zero_point = layout.fields[ZERO_POINT].read()
+    others = zero_point != _MIDDLE
+    if bool(others.any()):
+        words = (
+            "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} "
+            "({share:%}) of {its} stored zero points have other values, such as {example}: the config is "
+            "wrong, and readers that trust it ignore them. They are used; correct the config."
+        )
+        facts: Facts = {
+            "middle": _MIDDLE, "zeros": int(others.sum()), "share": float(others.double().mean()),
+            "example": int(zero_point[others][0]),
+        }  # fmt: skip
+        yield Statement("config_symmetric", "error", words, facts)
 
 
 def _gemm(module: str, pieces: Pieces, config: Config) -> Layout:

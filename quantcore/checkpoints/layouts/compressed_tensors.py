@@ -8,11 +8,12 @@ packing and activation order.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats
@@ -159,16 +160,33 @@ def find(release: Release) -> Iterator[Layout]:
     if not release.method:
         return
     groups, patterns = read_groups(release.quantization), Patterns()
-    version = text(release.quantization, "version") or ""
+    version, form = (text(release.quantization, key) or "" for key in ("version", "format"))
+    said: tuple[Statement, ...] = ()
+    if form not in (*FORMATS, *MIXED):  # groups may have formats of their own
+        words = (
+            "{has} the format {format} according to the top of {its} config, which compressed-tensors does "
+            "not have; the format of {its} group, {own}, is used."
+        )
+        own_format = groups[0].format if groups else ""
+        facts: Facts = {"format": short(form, 60), "own": short(own_format, 60)}
+        said = (Statement("config_contradicted", "error", words, facts),)
     for module, own in release.modules_with("weight_scale", keep=NAMES):
         if "weight_packed" in own or ("weight" in own and own["weight"].dtype in ELEMENTS):
-            yield attempt(f"{module}.weight", own, layout_of, module, own, groups, patterns, version)
+            yield attempt(f"{module}.weight", own, layout_of, module, own, groups, patterns, version, said)
 
 
 def layout_of(
-    module: str, pieces: Pieces, groups: tuple[Group, ...], patterns: Patterns, version: str
+    module: str,
+    pieces: Pieces,
+    groups: tuple[Group, ...],
+    patterns: Patterns,
+    version: str,
+    said: tuple[Statement, ...] = (),
 ) -> Layout:
     """Return the layout of one module.
+
+    Args:
+        said: of the config as a whole.
 
     Raises:
         QuantError: no group of the config matches the kind of the stored tensors, or their shapes don't fit
@@ -181,7 +199,18 @@ def layout_of(
         )
     group = choose(module, fitting, patterns)
     group.check(module)
-    said = _other_format(pieces, group)
+    said = (*said, *_other_format(pieces, group))
+    if group.symmetric and "weight_zero_point" in pieces:
+        found = _of_group(module, pieces, replace(group, symmetric=False), version, said)
+        zero_point = found.zero_point()
+        if zero_point is not None and bool(zero_point.any()):
+            return found.changed(remarks=(*found.remarks, _asymmetric(zero_point)))
+    return _of_group(module, pieces, group, version, said)
+
+
+def _of_group(
+    module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...]
+) -> Layout:
     if "weight_packed" in pieces and pieces["weight_packed"].dtype != "U8":
         return _packed(module, pieces, group, version, said)
     if "weight_packed" in pieces:
@@ -190,6 +219,21 @@ def layout_of(
         make = _mxfp8 if pieces["weight_scale"].dtype == "U8" else _whole
         found = make(module, pieces, group)
     return found.changed(remarks=(*found.remarks, *said))
+
+
+def _asymmetric(zero_point: Tensor) -> Statement:
+    """Say that the config takes a weight for symmetric that has zero points."""
+    others = zero_point != 0
+    words = (
+        "{is} symmetric according to the config, but {zeros} ({share:%}) of {its} stored zero points are not "
+        "0, such as {example}: the config is wrong, and readers that trust it leave them out. They are used; "
+        "write symmetric: false."
+    )
+    facts: Facts = {
+        "zeros": int(others.sum()), "share": float(others.double().mean()),
+        "example": int(zero_point[others][0]),
+    }  # fmt: skip
+    return Statement("config_symmetric", "error", words, facts)
 
 
 def _other_format(pieces: Pieces, group: Group) -> tuple[Statement, ...]:

@@ -14,6 +14,7 @@ everywhere: if its stored zeros contradict the version in its config, the zeros 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,9 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     groups, rows = scales.shape
     columns = pieces["g_idx"].shape[0] if "g_idx" in pieces else None
     bits = integer(config, "bits", BITS)
-    if bits is None and columns:
-        bits = qweight.shape[0] * 32 // columns
+    if bits is None:
+        packed, codes = (qweight.shape[0], columns) if columns else (pieces["qzeros"].shape[1], rows)
+        bits = packed * 32 // codes
     if bits is None or bits not in BITS:
         raise QuantError(
             f"Neither the config nor the shapes give the bits of {named(module)}; "
@@ -109,7 +111,7 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
         )
     size, remarks = group_size(config, ("group_size",), columns, groups, scales)
     symmetric, desc_act = flag(config, "sym") is True, flag(config, "desc_act") is True
-    zeros = _Zeros(pieces["qzeros"], bits, version, symmetric)
+    zeros = _Zeros(pieces["qzeros"], bits, version, symmetric, not config)
     symmetry = "symmetric" if symmetric else "asymmetric"
     storage = words("gptq", f"int{bits}", f"per_group({size})", symmetry, "desc_act" * desc_act)
     shape = (rows, columns)
@@ -141,12 +143,16 @@ def _fields(shape: tuple[int, int], groups: int, pieces: Pieces, zeros: "_Zeros"
 
 @dataclass(frozen=True)
 class _Zeros:
-    """The zero points of a weight; ``version``: its checkpoint_format; ``symmetric``: as the config says."""
+    """The zero points of a weight; ``version``: its checkpoint_format; ``symmetric``: as the config says.
+
+    ``unsaid``: whether there is no config: zeros that are all the middle of the codes are then those of v2.
+    """
 
     piece: StoredTensor
     bits: int
     version: str
     symmetric: bool
+    unsaid: bool = False
 
     @property
     def order(self) -> PackingOrder:
@@ -158,14 +164,27 @@ class _Zeros:
     @property
     def by_config(self) -> int:
         """What the file adds to zero points according to the config: -1 in v1, 0 in v2."""
+        if self.unsaid and self._are_middle:
+            return 0
         return -1 if self.version == "gptq" and self.bits not in PLANAR else 0
 
     def offset(self) -> int:
         """Return what the file adds to zero points; reads the first one if symmetric."""
         if not self.symmetric:
             return self.by_config
-        middle, first = 1 << (self.bits - 1), self.first
-        return first - middle if first - middle in (-1, 0) else self.by_config
+        away = self.first - self.middle
+        return away if away in (-1, 0) else self.by_config
+
+    @cached_property
+    def _are_middle(self) -> bool:
+        """Whether all stored zeros are the middle of the codes."""
+        words = np.unique(self.piece.bits(()))
+        return len(words) == 1 and bool((unpack(words, self.order, self.order.count) == self.middle).all())
+
+    @property
+    def middle(self) -> int:
+        """The middle of the codes."""
+        return 1 << (self.bits - 1)
 
     @property
     def first(self) -> int:
@@ -186,7 +205,7 @@ class _Zeros:
             "said": said,
             "truth": truth,
             "bits": self.bits,
-            "expected": (1 << self.bits - 1) + self.by_config,
+            "expected": self.middle + self.by_config,
             "stored": self.first,
         }
         words = (
@@ -201,7 +220,7 @@ class _Zeros:
         zero_point = layout.fields[ZERO_POINT].read()
         if not zero_point.numel():
             return
-        middle, is_v1 = 1 << (self.bits - 1), self.version == "gptq"
+        middle, is_v1 = self.middle, self.by_config == -1
         if self.symmetric:
             others = zero_point != middle
             if bool(others.any()):

@@ -25,13 +25,14 @@ from quantcore.checkpoints.protocol.kinds import Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.statement import named
+from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerGroup, Shape
 from quantcore.wording import short
 
 BITS = (2, 3, 4, 5, 6, 8)
+GROUP_SIZES = (32, 64, 128)
 # mode -> format of a code, elements of a block
 FLOAT_MODES = {"mxfp4": ("e2m1", 32), "mxfp8": ("e4m3fn", 32), "nvfp4": ("e2m1", 16)}
 
@@ -75,9 +76,22 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
             f"The biases of {named(module)} are missing, or its scales are not floats; "
             "download the release again."
         )
-    bits = integer(config, "bits", BITS) or _bits(weight, scales, integer(config, "group_size", LENGTHS))
+    said, wanted = integer(config, "bits", BITS), integer(config, "group_size", LENGTHS)
+    bits = said or _bits(weight, scales, wanted)
+    remarks: tuple[Statement, ...] = ()
+    other = _other_bits(weight, scales, bits, wanted) if said else None
+    if other is not None:
+        words_ = (
+            "{has} {said} bits according to the config, but codes of shape {shape} and scales of {scales} "
+            "are those of {bits} bits in groups of {size}; {bits} bits are used."
+        )
+        facts: Facts = {
+            "said": bits, "bits": other, "size": wanted or 0, "shape": weight.shape, "scales": scales.shape
+        }
+        bits, remarks = other, (Statement("config_contradicted", "error", words_, facts),)
     columns = weight.shape[-1] * 32 // bits
-    size, remarks = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
+    size, more = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
+    remarks = (*remarks, *more)
     shape = (*weight.shape[:-1], columns)
     dtype = TORCH_DTYPES[scales.dtype]
     fields = _fields(module, shape, pieces, size, bits)
@@ -109,6 +123,14 @@ def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
     raise QuantError(
         f"The config does not give the bits of {named(weight.name)}; put config.json next to the file."
     )
+
+
+def _other_bits(weight: StoredTensor, scales: StoredTensor, bits: int, size: int | None) -> int | None:
+    """Return the bits that fit the group size of the config, if the config's bits need one that MLX lacks."""
+    words_, groups = weight.shape[-1] * 32, max(1, scales.shape[-1])
+    if size is None or words_ == groups * size * bits or words_ in [groups * s * bits for s in GROUP_SIZES]:
+        return None
+    return next((b for b in BITS if words_ == groups * size * b), None)
 
 
 def _floats(module: str, pieces: Pieces, mode: str) -> Layout:

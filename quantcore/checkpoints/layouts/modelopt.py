@@ -44,7 +44,8 @@ def find(release: Release) -> Iterator[Layout]:
     for module, pieces in release.modules_with("weight", "weight_scale", keep=NAMES):
         own = {name: at_least_1d(piece) for name, piece in pieces.items()}
         make = _kind_of(own)
-        if make is not None and (release.method or "quant_algo" in config):
+        said = release.method or "quant_algo" in config
+        if make is not None and (said or _is_settled(own)):
             yield attempt(f"{module}.weight", own, make, module, own, config)
 
 
@@ -58,6 +59,19 @@ def _kind_of(pieces: Pieces) -> Any:
     if scale.dtype in ("F8_E4M3", "U8"):
         return _fp4
     return _int4
+
+
+def _is_settled(pieces: Pieces) -> bool:
+    """Tell whether dtypes and shapes alone leave no other format: those of NVFP4, MXFP4 and INT4-AWQ."""
+    weight, scale = pieces["weight"], pieces["weight_scale"]
+    if weight.dtype != "U8" or len(weight.shape) != 2 or len(scale.shape) != 2:
+        return False
+    rows, columns = weight.shape
+    if scale.dtype == "F8_E4M3":
+        return "weight_scale_2" in pieces
+    if scale.dtype == "U8":
+        return scale.shape == (rows, -(-2 * columns // MXFP4.size))
+    return scale.is_floating and scale.shape[0] == 2 * rows and columns % scale.shape[1] == 0
 
 
 def _fp8(module: str, pieces: Pieces, config: Config) -> Layout:

@@ -63,11 +63,11 @@ def plain(piece: StoredTensor, storage: str = "", dtype: torch.dtype | None = No
         dtype: the reader's output dtype, if not that of the tensor.
     """
     if piece.dtype not in TORCH_DTYPES:
+        unknown = short(piece.dtype, 40)
         reason = (
-            f"{named(piece.name)} has the dtype {piece.dtype}, which is not supported; save it in another "
-            "one."
+            f"{named(piece.name)} has the dtype {unknown}, which is not supported; save it in another one."
         )
-        return cast(Layout, Refused(piece.name, piece.shape, {"": piece}, reason, f"dtype {piece.dtype}"))
+        return cast(Layout, Refused(piece.name, piece.shape, {"": piece}, reason, f"dtype {unknown}"))
     own = dtype or TORCH_DTYPES[piece.dtype]
     storage = storage or f"plain {str(own).removeprefix('torch.')}"
     return cast(Layout, AsStored(piece, storage, own, _maker(storage, own)))

@@ -325,6 +325,15 @@ OVERFLOW = (
         ),),
     ),
     Mistake(
+        "cast_before_clamp", "overflow", ("mistakes", "cast-without-clamp"),
+        in_source=InSource(
+            "Cast before the clamp",
+            "The cast to {dtype} comes before the clamp{clamp}: codes outside {limits} wrap around in the "
+            "cast, and the clamp no longer sees them{why}.",
+            "Clamp first, then cast.",
+        ),
+    ),
+    Mistake(
         "zero_point_after_clamp", "overflow", ("mistakes", "cast-without-clamp"),
         in_source=InSource(
             "Zero point added after the clamp",

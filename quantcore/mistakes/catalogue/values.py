@@ -106,6 +106,14 @@ VALUES = (
         ),
     ),
     Mistake(
+        "not_undone", "value", ("mistakes", "zero-point-after-scale"),
+        in_source=InSource(
+            "Dequantizing does not undo quantizing",
+            "The dequantized values are off by up to {off} steps of the scale on the tensors tried: {how}.",
+            "Dequantize with {way}.",
+        ),
+    ),
+    Mistake(
         "dequantize_overflow", "value", ("zero_point", ""),
         in_source=InSource(
             "q - z overflows the codes' type",

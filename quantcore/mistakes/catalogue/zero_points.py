@@ -240,6 +240,24 @@ ZERO_POINTS = (
         ),
     ),
     Mistake(
+        "fractional_codes", "zero point", ("zero_point", "zero"),
+        in_source=InSource(
+            "Codes that are not integers",
+            "A zero point that is not an integer is added after rounding: it gives codes such as {code}, "
+            "which no integer type holds.",
+            "Round the zero point: round(…).", "zero",
+        ),
+    ),
+    Mistake(
+        "zero_point_clamped", "zero point", ("zero_point", "zero"),
+        in_source=InSource(
+            "Zero point clamped, range without 0",
+            "If min and max have the same sign, the zero point lies outside the codes {codes} and is "
+            "clamped: for values from {given} it is {got} instead of {want}, and they come back as {back}.",
+            "Let the range include 0: min(x.min(), 0) and max(x.max(), 0).",
+        ),
+    ),
+    Mistake(
         "float_zero_point", "zero point", ("zero_point", "zero"),
         in_source=InSource(
             "Floating-point zero point",

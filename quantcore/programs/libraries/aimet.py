@@ -1,4 +1,4 @@
-"""AIMET: narrow ranges are widened, infinite ends become finite, and symmetric ranges end at multiples of a step."""
+"""AIMET: narrow ranges are widened, infinite ends become finite, symmetric ranges end on a grid."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def finite(dtype: torch.dtype) -> Iterator[ProgramLine]:
 
 
 def on_grid(rule: Rule, dtype: torch.dtype) -> Iterator[ProgramLine]:
-    """Move the ends to multiples of the step d, of which one code is 0; the scale is that of the new range."""
+    """Move the ends to multiples of the step d, of which one code is 0; the scale is of the new range."""
     low, why = Name("low on the grid"), rule.note
     yield ProgramLine(low.name, rule.low, dtype, why)  # each end is computed from both
     yield ProgramLine("high", rule.high, dtype, why)

@@ -48,9 +48,10 @@ RECORDED_ONLY = frozenset({"aimet-torch"})
 def library_script(result: Quantized) -> str:
     """Return a script in the API of the convention's library that asserts the codes of ``result``.
 
-    If the library does not return codes, the dequantized values are asserted instead. The script also asserts scale and
-    zero_point if the library computes them; for range settings other than `MinMax` they are usually written into the
-    script as numbers. The last line of its output says what was checked, and with which version of the library.
+    If the library does not return codes, the dequantized values are asserted instead. The script also asserts
+    scale and zero_point if the library computes them; for range settings other than `MinMax` they are usually
+    written into the script as numbers. The last line of its output says what was checked, and with which
+    version of the library.
 
     >>> import quantcore as qc
     >>> scheme = qc.Scheme.parse("uint8 asymmetric per_tensor onnxruntime")
@@ -71,12 +72,13 @@ def library_script(result: Quantized) -> str:
     pins = sorted({f"{library}=={version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
     arrays = {name: as_numpy(getattr(result, name)) for name in (recipe.shows, *recipe.gives)}
-    dtypes = {"scale": result.scale_dtype, "zero_point": result.scale_dtype, "dequantized": result.value_dtype}
-    halves = [name for name, array in arrays.items() if array.dtype.kind == "f" and dtypes[name].itemsize == 2]
+    dtypes = dict.fromkeys(("scale", "zero_point"), result.scale_dtype) | {"dequantized": result.value_dtype}
+    floats = [name for name, array in arrays.items() if array.dtype.kind == "f"]
+    halves = [name for name in floats if dtypes[name].itemsize == 2]
     if not all(np.isfinite(arrays[name]).all() for name in halves):
         raise QuantError(
-            f"{convention.library} gives NaN or infinity for this tensor in its dtype, which a script can't compare; remove zero "
-            "rows and the largest numbers, or choose float32."
+            f"{convention.library} gives NaN or infinity for this tensor in its dtype, which a script can't "
+            "compare; remove zero rows and the largest numbers, or choose float32."
         )
     arrays |= {name: arrays[name] + np.float32(0) for name in halves}
     parts = [checked(name, values, language) for name, values in arrays.items()]
@@ -97,16 +99,16 @@ def _check_supported(result: Quantized) -> None:
     if convention.name not in RECIPES and convention.name not in CALLS:
         if convention.library == "microxcaling":
             raise QuantError(
-                "microxcaling is not on any package index, so a script could not install it; use the quantcore "
-                f"script, which reproduces its commit {convention.version}."
+                "microxcaling is not on any package index, so a script could not install it; use the "
+                f"quantcore script, which reproduces its commit {convention.version}."
             )
         known = convention.name in INTEGER_CONVENTIONS
         why = "does not describe a current library" if known else "only says how scales are stored"
         raise QuantError(f"{convention.name} {why}, so there is no script for it; choose another convention.")
     if convention != CONVENTIONS[convention.name]:
         raise QuantError(
-            f"{convention} differs from what {convention.library} does, so {convention.library} can't compute "
-            "these codes; choose the unchanged convention."
+            f"{convention} differs from what {convention.library} does, so {convention.library} can't "
+            "compute these codes; choose the unchanged convention."
         )
     if convention.name in CALLS:
         check_supported(result, CALLS[convention.name])

@@ -44,7 +44,8 @@ codes = kernel.to_int(scale, zero_point, bits, x).to({{ fmt.dtype }})
 def weight(result: Quantized) -> Recipe:
     """Write QuantLinear(weight_quant=...).quant_weight().int(); only IntQuant for given parameters.
 
-    In another dtype than float32, int() computes codes from values that were rounded to it, so the values are checked.
+    In another dtype than float32, int() computes codes from values that were rounded to it, so the values are
+    checked.
 
     Raises:
         QuantError: a scale is 0 in another dtype than float32.
@@ -58,7 +59,9 @@ def weight(result: Quantized) -> Recipe:
     rows = 0 if len(shape) == 2 else shape[0] if shape and per_channel else 1
     float32 = result.dtype == torch.float32
     if not float32 and bool((result.scale == 0).any()):
-        raise QuantError("A scale is 0, and brevitas divides by it in this dtype; remove rows of zeros, or choose float32.")
+        raise QuantError(
+            "A scale is 0, and brevitas divides by it in this dtype; remove rows of zeros, or choose float32."
+        )
     script = write(_LAYER, result, quantizer=quantizer, rows=rows, shape=shape, float32=float32)
     return Recipe(script, shows="codes" if float32 else "dequantized")
 

@@ -41,8 +41,8 @@ def linear(result: Quantized) -> Recipe:
     group_size = granularity.size if isinstance(granularity, PerGroup) else None
     if group_size is not None and group_size % 8:
         raise QuantError(
-            f"BaseQuantizeConfig of hqq requires a group size that is a multiple of 8, not {group_size}; choose "
-            "one, such as 64."
+            f"BaseQuantizeConfig of hqq requires a group size that is a multiple of 8, not {group_size}; "
+            "choose one, such as 64."
         )
     return Recipe(write(_LINEAR, result, group_size=group_size))
 
@@ -51,7 +51,7 @@ def quantizer(result: Quantized, round_zero: bool) -> Recipe:
     """Write Quantizer.quantize.
 
     Raises:
-        QuantError: the range is not min-max, or scales are quantized: it computes scale and codes in one call.
+        QuantError: the range is not min-max, or scales are quantized: it computes scale and codes together.
     """
     if not finds_range(result):
         raise QuantError(

@@ -23,7 +23,7 @@ from onnxruntime.quantization.quant_utils import compute_data_quant_params, comp
 {% if given %}
 {{ given }}
 {% elif block_size %}
-zero_point, scale = compute_scale_zp_blocked(x, {{ kind }}, axis={{ axis }}, block_size={{ block_size }}, symmetric={{ symmetric }})
+zero_point, scale = compute_scale_zp_blocked(x, {{ kind }}{{ attributes }}, symmetric={{ symmetric }})
 {% elif axis is none %}
 zero_point, scale = compute_data_quant_params(x.ravel(), {{ kind }}, symmetric={{ symmetric }})
 {% else %}
@@ -72,7 +72,8 @@ def model(result: Quantized, by_session: bool) -> Recipe:
     """
     if result.dtype == torch.bfloat16:
         raise QuantError(
-            "onnxruntime's quantization tool does not take bfloat16, so no call computes these codes; use the quantcore script."
+            "onnxruntime's quantization tool does not take bfloat16, so no call computes these codes; use "
+            "the quantcore script."
         )
     other = CONVENTIONS["onnx" if by_session else "onnxruntime"]
     also = (f"{other.library}=={other.version}",) if by_session or finds_range(result) else ()

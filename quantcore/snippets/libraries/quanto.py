@@ -51,7 +51,9 @@ def affine(result: Quantized) -> Recipe:
     granularity, shape = result.scheme.granularity, tuple(result.x.shape)
     size = granularity.size if isinstance(granularity, PerGroup) else None
     if size is None and shape[0] == 1:
-        raise QuantError("optimum-quanto takes the columns of a single row as its channels; give a tensor of several rows.")
+        raise QuantError(
+            "optimum-quanto takes the columns of a single row as its channels; give a tensor of several rows."
+        )
     zeropoint = result.scheme.convention.name == "quanto.zero_point"
     return Recipe(write(_AFFINE, result, size=size, zeropoint=zeropoint), PARAMETERS)
 

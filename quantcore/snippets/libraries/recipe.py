@@ -1,6 +1,7 @@
-"""What the modules of libraries return: a script in the library's API, what it needs, and which schemes a call has one for.
+"""What the modules of libraries return: a script in the library's API, what it needs, and for which schemes.
 
-A call computes its presets. What it takes as an argument, such as the group size, can differ from them; nothing else can.
+A call computes its presets. What it takes as an argument, such as the group size, can differ from them;
+nothing else can.
 """
 
 from collections.abc import Callable
@@ -136,8 +137,8 @@ def check_supported(result: Quantized, call: Call) -> None:
     _check_other_fields(scheme, call, name)
     if not bool(result.x.isfinite().all() and result.dequantized.isfinite().all()):
         raise QuantError(
-            f"{convention.library} does not define the codes of NaN and infinity, and the result contains some; "
-            "remove them from the tensor."
+            f"{convention.library} does not define the codes of NaN and infinity, and the result contains "
+            "some; remove them from the tensor."
         )
 
 

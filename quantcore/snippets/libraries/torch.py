@@ -28,10 +28,11 @@ scale, zero_point = observer.calculate_qparams()
 """
 _FAKE_QUANTIZE = """
 {{ parameters }}
+{% set ends = fmt.qmin ~ ", " ~ fmt.qmax %}
 {% if axis is none %}
-x_hat = torch.fake_quantize_per_tensor_affine(x, scale, zero_point.int(), {{ fmt.qmin }}, {{ fmt.qmax }})
+x_hat = torch.fake_quantize_per_tensor_affine(x, scale, zero_point.int(), {{ ends }})
 {% else %}
-x_hat = torch.fake_quantize_per_channel_affine(x, scale, zero_point.int(), {{ axis }}, {{ fmt.qmin }}, {{ fmt.qmax }})
+x_hat = torch.fake_quantize_per_channel_affine(x, scale, zero_point.int(), {{ axis }}, {{ ends }})
 {% endif %}
 {% if float32 %}
 # x_hat is (codes - zero_point) * scale

@@ -152,7 +152,10 @@ def nf4(result: Quantized) -> Recipe:
     return Recipe(write(_NF4, result, scaler_block_size=size), ("scale",))
 
 
-RECIPES = {"torchao": affine, "torchao.no_clipping_err": partial(affine, symmetric="SYMMETRIC_NO_CLIPPING_ERR")}
+RECIPES = {
+    "torchao": affine,
+    "torchao.no_clipping_err": partial(affine, symmetric="SYMMETRIC_NO_CLIPPING_ERR"),
+}
 _BOXES = (
     Limit(
         "granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "does not support flat groups"

@@ -71,6 +71,9 @@ def _described(text: str, start: int, size: int, name: str) -> SafetensorsHeader
             "so save them in several."
         )
     records = {tensor: _read_record(tensor, record) for tensor, record in header.items()}
+    unknown = [t for t, (info, _) in records.items() if info.dtype not in SAFETENSORS_BITS]
+    if unknown and len(unknown) == len(records):  # others can be read beside it
+        raise QuantError(_unknown(records[unknown[0]][0]))
     _check_spans(records, size - start, name)
     return SafetensorsHeader(
         {tensor: (info, start + begin) for tensor, (info, begin) in records.items()}, metadata
@@ -138,10 +141,10 @@ def _read_record(tensor: str, record: Any) -> tuple[TensorInfo, int]:
             f"The header's record of {_quoted(tensor)} is not {{dtype, shape, data_offsets}}; save it again."
         )
     dtype, shape, offsets = record["dtype"], record["shape"], record["data_offsets"]
-    if dtype not in SAFETENSORS_BITS:
-        raise QuantError(f"{_quoted(tensor)} has the unknown dtype {_quoted(dtype)}; save it as F32.")
     begin, end = offsets
-    bits = check_claim(tensor, tuple(shape), 1) * SAFETENSORS_BITS[dtype]
+    elements = check_claim(tensor, tuple(shape), 1)
+    known = dtype in SAFETENSORS_BITS  # of another dtype, only the offsets tell
+    bits = elements * SAFETENSORS_BITS[dtype] if known else max(0, end - begin) * 8
     if (end - begin) * 8 != bits or end >= 2**48:
         raise QuantError(
             f"In the header, the shape of {_quoted(tensor)} does not match its number of bytes: {dtype} of "
@@ -149,6 +152,10 @@ def _read_record(tensor: str, record: Any) -> tuple[TensorInfo, int]:
             f"{_bytes(end - begin)}; save the file again."
         )
     return TensorInfo(tensor, tuple(shape), dtype, end - begin), begin
+
+
+def _unknown(info: TensorInfo) -> str:
+    return f"{_quoted(info.name)} has the unknown dtype {_quoted(info.dtype)}; save it as F32."
 
 
 def _is_record(record: Any) -> bool:
@@ -186,6 +193,8 @@ def open_safetensors(data: memoryview, name: str) -> dict[str, Entry]:
 def _load(info: TensorInfo, data: memoryview) -> npt.NDArray[Any]:
     if info.dtype == "C64":
         raise QuantError(f"{short(info.name)} contains complex numbers; save an array of real numbers.")
+    if info.dtype not in SAFETENSORS_BITS:
+        raise QuantError(_unknown(info))
     if info.dtype not in USUAL_NAMES:
         raise QuantError(
             f"{short(info.name)} contains {info.dtype} codes, which have no values without their scales; "

@@ -9,18 +9,24 @@ import numpy.typing as npt
 from quantcore.errors import QuantError
 from quantcore.tensors.files.entries import Entry, TensorInfo, check_many, load_json
 from quantcore.tensors.limits import MAX_RANK, MAX_TEXT_FILE_BYTES
-from quantcore.tensors.text.parse import parse
+from quantcore.tensors.text.parse import parse, parse_all
 from quantcore.wording import megabytes, short
 
 MAX_LISTS = 2_000_000  # of a .json file; each takes ten times its text once parsed
 
+
 def open_text(data: memoryview, name: str) -> dict[str, Entry]:
-    """Return the one tensor of a text file, under the file's name.
+    """Return the tensor of a text file, under the file's name, or the tensors that it may mean.
 
     Raises:
-        QuantError: as for `parse`; a header line is an error and is not skipped.
+        QuantError: as for `parse_all`.
     """
-    return _entries({name: parse(_decode(data, name), MAX_TEXT_FILE_BYTES)})
+    found = parse_all(_decode(data, name), MAX_TEXT_FILE_BYTES)
+    if len(found) == 1:
+        return {name: _entry(name, found[0].values, found[0].note)}
+    return {
+        tensor.title: _entry(tensor.title, tensor.values, tensor.note) for tensor in found if not tensor.error
+    }
 
 
 def open_json(data: memoryview, name: str) -> dict[str, Entry]:
@@ -69,10 +75,11 @@ def _holds_bool(value: Any) -> bool:
 
 
 def _entries(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Entry]:
-    return {
-        name: Entry(TensorInfo(name, x.shape, str(x.dtype), x.nbytes), partial(np.asarray, x))
-        for name, x in arrays.items()
-    }
+    return {name: _entry(name, x) for name, x in arrays.items()}
+
+
+def _entry(name: str, x: npt.NDArray[Any], how: str = "") -> Entry:
+    return Entry(TensorInfo(name, x.shape, str(x.dtype), x.nbytes, how), partial(np.asarray, x))
 
 
 def _decode(data: memoryview, name: str) -> str:

@@ -18,8 +18,18 @@ def not_a_number(text: str, position: int, word: str) -> QuantError:
     if "..." in word or "…" in word:
         return QuantError(
             f"The printed text omits numbers ({short(word)} at {where}); print all of them with "
-            'torch.set_printoptions(profile="full") or np.set_printoptions(threshold=sys.maxsize), '
-            "or upload a .npy file."
+            'torch.set_printoptions(profile="full"), np.set_printoptions(threshold=sys.maxsize) or '
+            "df.to_string(), or upload a .npy file."
+        )
+    if word in ("--", "--,"):
+        return QuantError(
+            f"{short(word)} at {where} is a masked element; paste the print of x.filled(0), with the number "
+            "that is to replace it."
+        )
+    if word[:2].lower() == "0x":
+        return QuantError(
+            f"{short(word)} at {where} is hexadecimal; write decimal numbers, or, if these are the bits of "
+            f"float32 numbers, paste the print of np.array([{word[:12]}, …], np.uint32).view(np.float32)."
         )
     if "*" in word:
         return QuantError(

@@ -1,165 +1,39 @@
-"""Read a tensor from pasted text: rows of numbers, or the output of Python, NumPy, torch and JSON.
+"""Read a tensor from pasted text: numbers as people, programs and libraries write them.
 
 ====================================  =======================  =========================================
 text                                  shape                    read as
 ====================================  =======================  =========================================
 ``1 2 3``                             (3,)                     a single row is a vector
 ``1``, ``2``, ``3`` on three lines    (3,)                     a single column too
-``1, 2`` and ``3, 4`` on two lines    (2, 2)                   one row per line; blank lines are skipped
-``1,5 ; 2,5``                         (2,)                     decimal commas, see below
+``1, 2`` and ``3, 4`` on two lines    (2, 2)                   one row per line; see `rows`
 ``[[1, 2], [3, 4]]``                  (2, 2)                   brackets or parentheses, commas or spaces
-``tensor([[1., 2.]], dtype=…)``       (1, 2)                   also ``array(…)``, ``np.array(…)``
+``tensor([[1., 2.]], dtype=…)``       (1, 2)                   any library's print, see `brackets`
 ``[1, 2]`` and ``[3, 4]``             (2, 2)                   several tensors are stacked
 ``tensor(3.5)``                       ()                       a scalar
+``int8_t w[2][1] = {1, 2};``          (2, 1)                   an array of C, in its declared shape
+``{"w": [1, 2], "bits": 4}``          (2,)                     the one array of an object
 ====================================  =======================  =========================================
 
-Of rows of numbers without brackets, one line per row, the separator is decided once for the whole text:
-
-=========================  ====================================================================
-between the numbers        read as
-=========================  ====================================================================
-only spaces or tabs        separators (two tabs in a row: a missing value, an error)
-only ``,`` or only ``;``   separators, with or without spaces; one at the end of a line is allowed
-``,`` and also ``;``,      decimal commas, if each number has at most one comma, between digits, and
-tabs or spaces             there is no point (``1,5;2,5``); anything else is an error, and so are
-                           ``1,234 5,678`` (thousands?) and ``1 2,5 3`` (is the comma a separator?)
-=========================  ====================================================================
+Code, comments, prompts and labels around the numbers are passed over (see `found`), and header and index of a
+table are never values (see `tables`).
 """
 
 import re
-from array import array
+from dataclasses import replace
+
+import numpy as np
 
 from quantcore.errors import QuantError
 from quantcore.tensors.limits import MAX_TEXT_CHARS
 from quantcore.tensors.text.brackets import parse_brackets
-from quantcore.tensors.text.numbers import Float32Array, not_a_number, to_float32
-from quantcore.wording import place, sentence, short
+from quantcore.tensors.text.found import PastedTensor, tensors_in
+from quantcore.tensors.text.numbers import Float32Array
+from quantcore.tensors.text.rows import parse_rows
+from quantcore.tensors.text.tables import labelled_rows, ruled_table
+from quantcore.wording import joined
 
-# float() would also accept 1_000, digits of other scripts and a lone "infinity": these never reach it
-_FOREIGN = re.compile(r"[^0-9eE+\-.\snaiftyNAIFTY]")
-_GAP = re.compile(r"[^\s,;]([^\S\n]+)[^\s,;]")
-_FIELD = re.compile(r"[^\s;]+")
-_DIGIT = re.compile(r"[0-9]")
-_WORD = re.compile(r"\S+")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
-_NUMBER = re.compile(
-    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE
-)
-_NUMBER_LIKE = re.compile(r"[0-9eE+\-.,]+|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
-_MISSING = {
-    ",": re.compile(r"^[^\S\n]*,|,[^\S\n]*,", re.MULTILINE),
-    ";": re.compile(r"^[^\S\n]*;|;[^\S\n]*;", re.MULTILINE),
-    "\t": re.compile(r"\S *\t *\t[^\S\n]*(?=\S)"),
-}
 _BRACKET = re.compile(r"[\[\](){}]")
-
-
-def parse_rows(text: str) -> Float32Array:
-    """Return rows of numbers as a matrix; a single row or column as a vector.
-
-    Raises:
-        QuantError: a word is not a number, the rows differ in length, or the text is ambiguous.
-    """
-    plain = _separate(text)
-    if found := _FOREIGN.search(plain):
-        raise _first_bad_word(text, plain, plain.rfind("\n", 0, found.start()) + 1)
-    values, rows, columns = _read_lines(text, plain)
-    flat = to_float32(values, ((m.start(), m.group()) for m in _WORD.finditer(plain)), text)
-    return flat if rows == 1 or columns == 1 else flat.reshape(rows, columns)
-
-
-def _read_lines(text: str, plain: str) -> tuple["array[float]", int, int]:
-    """Return the numbers, the number of rows and their length."""
-    values: array[float] = array("d")
-    rows, columns, first, start = 0, 0, 0, 0
-    for number, line in enumerate(plain.split("\n"), start=1):
-        words = line.split()
-        if words:
-            try:
-                values.extend(map(float, words))
-            except ValueError:
-                raise _first_bad_word(text, plain, start) from None
-            if rows == 0:
-                columns, first = len(words), number
-            elif len(words) != columns:
-                raise QuantError(
-                    f"Line {number} has {_count(len(words))}, but line {first} has {columns}; "
-                    "make all rows the same length."
-                )
-            rows += 1
-        start += len(line) + 1
-    if not rows:
-        raise QuantError("The text contains separators but no number; paste rows of numbers.")
-    return values, rows, columns
-
-
-def _separate(text: str) -> str:
-    """Return a text of the same length with spaces as the only separators and points for decimals."""
-    gap = _GAP.search(text)
-    if "," in text and (";" in text or gap):
-        _check_decimal_commas(text, gap)
-        text = text.replace(",", ".")
-        separator = ";" if ";" in text else "\t"
-    else:
-        separator = "," if "," in text else ";" if ";" in text else "\t"
-        if separator == ";" and gap:
-            raise _mixed(text, gap.start(1), "semicolons and spaces")
-    if missing := _MISSING[separator].search(text):
-        where = place(text, missing.end() - 1)
-        raise QuantError(f"A value is missing at {where}; write a number between the separators.")
-    return text.replace(separator, " ")
-
-
-def _check_decimal_commas(text: str, gap: re.Match[str] | None) -> None:
-    """Raise unless every comma is unambiguously a decimal comma."""
-    other = "semicolons" if ";" in text else "tabs" if gap and "\t" in gap.group() else "spaces"
-    if other == "semicolons" and gap:
-        raise _mixed(text, gap.start(1), "commas, semicolons and spaces")
-    thousands: re.Match[str] | None = None
-    decimals = False
-    for field in _FIELD.finditer(text):
-        word = field.group()
-        if not _NUMBER_LIKE.fullmatch(word):  # a header line: clearer than an error about separators
-            raise not_a_number(text, field.start(), word)
-        if "." in word or ("," in word and not _DECIMAL_COMMA.fullmatch(word)):
-            raise _mixed(text, field.start(), f"commas and {other}")
-        if "," not in word and other == "spaces":
-            raise _mixed(text, field.start(), "commas and spaces")
-        if "," in word:
-            as_thousands = _THOUSANDS.fullmatch(word)
-            thousands = thousands or (field if as_thousands else None)
-            decimals = decimals or not as_thousands
-    if thousands and not decimals:
-        raise QuantError(
-            f"{sentence(short(thousands.group()))} at {place(text, thousands.start())} may have a decimal "
-            "comma or a thousands separator; write a point for decimals and nothing for thousands."
-        )
-
-
-def _mixed(text: str, position: int, what: str) -> QuantError:
-    return QuantError(
-        f"Numbers are separated by {what} ({place(text, position)}), which is ambiguous; "
-        "use one separator, and a point for decimals."
-    )
-
-
-def _first_bad_word(text: str, plain: str, start: int) -> QuantError:
-    """Return the error for the line that begins at ``start``, which contains a word that is not a number."""
-    line = text[start:end] if (end := text.find("\n", start)) >= 0 else ""
-    if not text[:start].strip() and line.strip() and not _DIGIT.search(line) and "..." not in line:
-        heading = short(line.strip())
-        return QuantError(
-            f"Line {text.count(chr(10), 0, start) + 1} is a header, {heading}; delete that line."
-        )
-    for match in _WORD.finditer(plain, start):
-        if not _NUMBER.fullmatch(match.group()):
-            return not_a_number(text, match.start(), text[match.start() : match.end()])
-    raise AssertionError("the line is invalid, so one of its words is not a number")
-
-
-def _count(n: int) -> str:
-    return f"{n} number" if n == 1 else f"{n} numbers"
+_HTML = re.compile(r"<t(?:able|r|d)\b", re.IGNORECASE)
 
 
 def parse(text: str, limit: int = MAX_TEXT_CHARS) -> Float32Array:
@@ -176,8 +50,27 @@ def parse(text: str, limit: int = MAX_TEXT_CHARS) -> Float32Array:
            [-3. ,  0.4]], dtype=float32)
 
     Raises:
-        QuantError: the text is empty, too long, or not a rectangular tensor of numbers within float32's
-            range; the message gives the line and column.
+        QuantError: the text is empty, too long, contains several tensors, or none that is rectangular and of
+            numbers within float32's range; the message gives the line and column.
+    """
+    found = parse_all(text, limit)
+    if len(found) == 1:
+        return found[0].values
+    if found[0].question:
+        raise QuantError(found[0].question)
+    titles = [tensor.title for tensor in found]
+    shown = titles if len(titles) <= 4 else [*titles[:3], f"{len(titles) - 3} more"]
+    raise QuantError(f"The text contains {len(found)} tensors: {joined(shown)}; paste one of them.")
+
+
+def parse_all(text: str, limit: int = MAX_TEXT_CHARS) -> list[PastedTensor]:
+    """Return every tensor that ``text`` may mean, at least one: several names, or readings of one text.
+
+    >>> [tensor.title for tensor in parse_all("w = [0.5, 1]; b = [2, 3.5]  # a layer")]
+    ['w (line 1), shape (2,)', 'b (line 1), shape (2,)']
+
+    Raises:
+        QuantError: as in `parse`, but for several tensors.
     """
     if len(text) > limit:
         raise QuantError(
@@ -188,4 +81,74 @@ def parse(text: str, limit: int = MAX_TEXT_CHARS) -> Float32Array:
     text = text.removeprefix("\ufeff").replace("−", "-").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise QuantError("The text contains no number; paste rows of numbers, or a printed tensor.")
-    return parse_brackets(text) if _BRACKET.search(text) else parse_rows(text)
+    bracketed = _BRACKET.search(text) is not None
+    try:
+        if bracketed:
+            read = parse_brackets(text)
+            return [PastedTensor(read.values, dtype=read.dtype, note=read.note)]
+        return _readings(text, parse_rows(text))
+    except QuantError as error:
+        strict = error
+    if _HTML.search(text):
+        raise QuantError("The text is an HTML table; copy its cells from the page, or paste rows of numbers.")
+    if len(text) > MAX_TEXT_CHARS:  # a file: rows, maybe with a header
+        large = None if bracketed else labelled_rows(text, text)
+        if large is None:
+            raise strict
+        return [PastedTensor(large.values, "", large.line, note=large.note)]
+    table = ruled_table(text)
+    if table is not None:
+        return [PastedTensor(table.values, "", table.line, note=table.note)]
+    found = tensors_in(text)
+    if len(found) == 1 and found[0].error:
+        raise QuantError(found[0].error)
+    if not found and text.strip().count("\n") and re.match(r"'[A-Za-z_]", str(strict)):
+        raise QuantError(
+            f"{strict} No list, array or tensor in the text can be read; code is not run here, so paste what "
+            "print(x.tolist()) prints."
+        )
+    if not found:
+        raise strict
+    return found
+
+
+def _readings(text: str, values: Float32Array) -> list[PastedTensor]:
+    """Return what rows of numbers may mean: a first row or column 0, 1, 2 may be of pandas, not values."""
+    plain = [PastedTensor(values)]
+    if values.ndim < 2 or np.array_equal(values.ravel(), np.arange(values.size)):
+        return plain
+    count = [str(n) for n in range(max(values.shape))]
+    header = bool((values[0] == np.arange(values.shape[1])).all())
+    index = len(values) > 2 and bool((values[:, 0] == np.arange(len(values))).all())
+    if not (header or index):
+        return plain
+    rows = [re.findall(r"[^\s,;]+", line) for line in text.split("\n") if line.strip()]
+    header &= rows[0] == count[: len(rows[0])]
+    index &= [row[0] for row in rows] == count[: len(rows)]
+    if not (header or index):
+        return plain
+    others = rows[1:] if header else [row[1:] for row in rows]
+    floats = not any(word.lstrip("+-").isdigit() for row in others for word in row)
+    names = ", ".join(rows[0])[:20]
+    if header and floats and len(rows[0]) > 2:
+        return [
+            PastedTensor(
+                _flat(values[1:]), line=2, note=f"Not read as values: line 1 ({names}) is the header."
+            )
+        ]
+    if not floats and (index or len(rows[0]) == 2):
+        return plain
+    what = "first line may be a header" if header else "first column may be an index"
+    ask = (
+        f"The {what}, or values. Delete it if it is no value; else write the numbers in brackets: "
+        f"[[{', '.join(rows[0][:3])}{', …' * (len(rows[0]) > 3)}], …]."
+    )
+    part = values[1:] if header else values[:, 1:]
+    return [
+        replace(plain[0], name="all numbers", question=ask),
+        PastedTensor(_flat(part), f"without the first {'line' if header else 'column'}", 1 + header),
+    ]
+
+
+def _flat(values: Float32Array) -> Float32Array:
+    return values.reshape(-1) if values.shape[1] == 1 else values

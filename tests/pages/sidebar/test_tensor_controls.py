@@ -438,3 +438,32 @@ def test_an_empty_field_offers_what_to_paste(place: int) -> None:
         int(result.codes.min()) >= 0,
     ]
     assert said[place]
+
+
+# A paste
+
+
+def test_one_of_several_pasted_tensors_is_chosen() -> None:
+    """Nothing typed is lost, the text's dtype is taken, and the link carries what was chosen."""
+    at = opened(src="paste")
+    text = "w = torch.tensor([[0.5, -1.25], [2.0, 0.75]], dtype=torch.bfloat16)\nb = [1.5, 2.5, 3.5]"
+    at.text_area[0].set_value(text).run()
+    assert not at.exception
+    assert "t" not in at.query_params
+    assert not [b for b in at.button if (b.key or "").startswith("_paste_card_")]  # would replace the text
+    (which,) = [box for box in at.selectbox if box.label == "Tensor in the text"]
+    assert which.options == ["w (line 1), shape (2, 2)", "b (line 2), shape (3,)"]
+    which.select_index(0).run()
+    assert widget(at, "dtype").value == "bfloat16"
+    assert_codes(at, torch.tensor([[0.5, -1.25], [2.0, 0.75]]))
+    assert at.text_area[0].value == text
+    assert_codes(opened(**at.query_params), torch.tensor([[0.5, -1.25], [2.0, 0.75]]))
+
+
+def test_what_is_not_read_of_a_paste_is_said() -> None:
+    at = opened(src="paste")
+    at.text_area[0].set_value("0,1,2\n0.5,-1.25,3.0\n0.0,2.0,-0.75\n").run()
+    assert_codes(at, torch.tensor([[0.5, -1.25, 3.0], [0.0, 2.0, -0.75]]))
+    assert "Not read as values: line 1 (0, 1, 2) is the header." in captions(at)
+    at.text_area[0].set_value("x = torch.tensor([1.5, 2.5]) * 0.5").run()
+    assert any("'* 0.5' at line 1, column 30" in text for text in said(at.error))

@@ -15,6 +15,7 @@ from grid import for_each
 import quantcore as qc
 from quantcore.conventions import KERNELS
 from quantcore.conventions.record import CHOICES
+from quantcore.programs import code_program
 
 LIBRARIES = [name for name in qc.INTEGER_CONVENTIONS if golden.cases(name)]
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
@@ -105,18 +106,23 @@ FAMILIES = {
 }
 
 
+def codes_by(kernel, x, s, z):
+    """The codes before clamping in the order of operations of a kernel."""
+    lines = code_program(qc.INT8, qc.TEXTBOOK.changed(kernel=kernel))
+    return lines.write("v", {"x": x, "s": s, "z": z}, torch.empty_like(x))
+
+
 @for_each("call", golden.kernels()[1])
 def test_kernel(call):
     records, formulas = golden.kernels()
-    kernel = KERNELS[FAMILIES[formulas[call]]]
+    kernel = FAMILIES[formulas[call]]
     compared = 0
     for record in records:
         if call not in record["codes"]:
             continue
         x = torch.from_numpy(golden.array(record["x"]))
         s, z = torch.tensor([record["s"]]), torch.tensor([float(record["z"])])
-        factor = torch.reciprocal(s) if kernel.inverse else s
-        found = kernel.run(x, factor, z, torch.empty_like(x)).clamp_(record["lo"], record["hi"])
+        found = codes_by(kernel, x, s, z).clamp_(record["lo"], record["hi"])
         wrong = found.numpy() != golden.array(record["codes"][call])
         assert not wrong.any(), f"s={record['s']!r} z={record['z']}: {wrong.sum()} differ, x={x[wrong][:3]}"
         compared += len(x)
@@ -130,12 +136,7 @@ def test_kernels_are_told_apart(letter):
     apart = set()
     for record in records:
         x, s, z = torch.from_numpy(golden.array(record["x"])), torch.tensor([record["s"]]), record["z"]
-        got = {
-            name: kernel.run(
-                x, torch.reciprocal(s) if kernel.inverse else s, torch.tensor([float(z)]), torch.empty_like(x)
-            )
-            for name, kernel in KERNELS.items()
-        }
+        got = {name: codes_by(name, x, s, torch.tensor([float(z)])) for name in KERNELS}
         apart |= {other for other in KERNELS if (got[other] != got[letter]).any()}
     assert apart == set(KERNELS) - {letter}
 

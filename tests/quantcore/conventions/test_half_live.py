@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import quanto_library
 import torch
 from grid import for_each
 
@@ -138,7 +139,7 @@ def test_quanto(dtype, axis):
 @for_each("size", [None, 2])
 def test_quanto_affine(dtype, bits, zeropoint, size):
     """Also in float32. Its float shift is -min."""
-    quanto = pytest.importorskip("optimum.quanto")
+    quanto = quanto_library.quanto()
     x, kind = rows(dtype), quanto.qint4 if bits == 4 else quanto.qint2
     scale, shift = quanto.MaxOptimizer()(x, kind, axis=0, group_size=size, zeropoint=zeropoint)
     codes = torch.ops.quanto.quantize_affine(x, bits, 0, size, scale, shift)

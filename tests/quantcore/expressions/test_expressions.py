@@ -233,3 +233,27 @@ def test_parentheses():
     line = ex.Element(lambda name: ex.named(name, np.float32(-0.5)))
     assert line.of(A - B).numbers.text == "(-0.5) - (-0.5)"
     assert line.of(ex.to(torch.float16)(A)).numbers.text == "float16(-0.5)"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_elements_of_16_bits_are_computed_as_torch_does(dtype):
+    """Every number of the dtype, in blocks of 64 and of 8, with a parameter of the dtype and with one of more digits."""
+    every, halves = torch.arange(1 << 16).to(torch.int16).view(dtype), ex.to(dtype)
+    torch.manual_seed(0)
+
+    def check(of, x, s, expected):
+        found = ex.run(of, {"a": x, "b": s}, torch.empty(x.shape))
+        assert same(found, expected.float()), (ex.written(of), x.shape)
+
+    for of in (A + B, A - B, A * B, A / B):
+        for width in (64, 8):
+            x = every.view(-1, width)
+            fine = torch.randn(len(x), 1).exp()
+            s, torchs = fine.to(dtype), of.operation.on_tensors
+            check(halves(of), x, s.float(), torchs(x, s))
+            check(halves(halves(of) - B), x, s.float(), torchs(x, s) - s)
+            check(halves(of), x, fine, torchs(x.float(), fine).to(dtype))
+            check(
+                halves(halves(of) - B), x, fine, (torchs(x.float(), fine).to(dtype).float() - fine).to(dtype)
+            )
+            check(of * B, x, fine, torchs(x.float(), fine) * fine)

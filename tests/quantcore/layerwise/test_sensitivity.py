@@ -1,6 +1,7 @@
 """Every weight of a checkpoint under several schemes: the numbers of `report`, however the weights are read, stopped or divided."""
 
 import csv
+import itertools
 import json
 import math
 import re
@@ -367,6 +368,46 @@ def test_a_plan_is_never_over_its_size(whole):
 )  # fmt: skip
 def test_kinds_by_name(name, kind):
     assert layerwise.kind_of(name) == kind
+
+
+ENCODER = "model.encoder.layers.0.self_attn"
+
+
+@for_each(
+    ("names", "groups"),
+    [
+        ([f"model.layers.3.self_attn.{k}_proj.weight" for k in "qkvo"], 2),
+        ([f"encoder.layer.0.attention.self.{k}.weight" for k in ("query", "key", "value")], 1),
+        ([f"blk.0.attn_{k}.weight" for k in "qkv"], 1), (["blk.0.attn_q.weight", "blk.1.attn_q.weight"], 2),
+        (["blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"], 2),
+        ([f"blk.0.ffn_{k}_exps.weight" for k in ("gate", "up", "down")], 3), (["blk.0.ffn_gate_shexp.weight", "blk.0.ffn_up_shexp.weight"], 1),
+        ([f"model.layers.1.mlp.experts.{e}.{k}_proj.weight" for e in (0, 11) for k in ("gate", "up", "down")], 1),
+        (["model.layers.1.mlp.experts.gate_up_proj", "model.layers.1.mlp.experts.down_proj"], 1),
+        ([f"model.layers.1.mlp.shared_experts.{k}_proj.weight" for k in ("gate", "up")], 1),
+        ([f"model.layers.1.{k}.gate_proj.weight" for k in ("mlp.shared_experts", "mlp.experts.0")], 2),
+        ([f"model.layers.{n}.block_sparse_moe.experts.0.w1.weight" for n in (0, 1)], 2),
+        ([f"embeddings.{k}_embeddings.weight" for k in ("word", "position", "token_type")], 3), (["model.embed_tokens.weight", "lm_head.weight"], 2),
+        ([f"{ENCODER}.q_proj.weight", f"{ENCODER.replace('en', 'de')}.q_proj.weight", f"{ENCODER.replace('self', 'encoder')}.q_proj.weight"], 3),
+        ([f"{k}.layers.0.self_attn.q_proj.weight" for k in ("vision_tower", "language_model")], 2),
+    ],
+)  # fmt: skip
+def test_only_what_a_loader_needs_alike_is_tied(names, groups):
+    rows = {name: layerwise.WeightRow(name, (4, 4), "F32", "", 64, cells=(layerwise.WeightError(),)) for name in names}
+    assert len(layerwise.groups_of(layerwise.Table("", ("int8",), tuple(names), rows))) == groups
+
+
+def test_a_tie_can_be_given_and_no_uniform_choice_is_better(whole):
+    _, table = whole
+    alone = layerwise.trade_off(table, tie=lambda name: name)
+    for error, tie in itertools.product(("relative", "absolute"), (None, lambda name: name, lambda name: "all")):
+        own = {} if tie is None else {"tie": tie}
+        for size, least in layerwise.trade_off(table, error, **own).uniform.values():
+            found = layerwise.plan(table, size, error, **own)
+            assert found.error <= least * (1 + 1e-12)
+            assert found.gap == 0
+            if tie is not None and tie("") == "all":
+                assert len({found.schemes[name] for name, row in table.rows.items() if row.cells}) == 1
+    assert len(alone.best) >= len(layerwise.trade_off(table).best)
 
 
 def command(capsys, *arguments):

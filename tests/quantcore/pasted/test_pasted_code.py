@@ -71,6 +71,7 @@ def test_every_kind_is_met():
     texts += ["\n".join(line.text for line in lines(m)[0]) for m in MISTAKES.values()]
     texts += ["s = x.abs().max() / 7\nq = torch.round(x / s).clamp(-128, 127)"]
     texts += ["s = (x.max() - x.min()) / 15\nz = -x.min() / s\nq = torch.round(x / s + z).clamp(0, 15)"]
+    texts += ["s = (x.max() - x.min()) / 15\nz = torch.round(-x.min() / s).clamp(0, 15)\nq = (torch.round(x / s) + z).clamp(0, 15)"]
     texts += ["z = torch.round(-x.min() / s).to(torch.uint8)\nq = (torch.round(x / s) + z).clamp(0, 255)"]
     assert {f.kind for text in texts for f in read(text).findings} == set(IN_SOURCE)
 
@@ -125,7 +126,7 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
 
 
 # with their scales no code gets far enough to wrap
-HARMLESS = ("one too far", "clamp to 256")
+HARMLESS = ("one too far", "clamp to 256", "cast before the clamp")
 
 
 @for_each(
@@ -470,7 +471,7 @@ def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, sch
     monkeypatch.setattr(intended, "evaluate", spied)
     assert named(qc.read_code(text).mistakes) == expected
     right = qc.apply(x, qc.Scheme.parse(scheme)).codes
-    assert codes[1][64, 64].float().ne(right.float()).float().mean() < 0.01
+    assert any(each[64, 64].float().ne(right.float()).float().mean() < 0.01 for each in codes[1:])
     monkeypatch.setattr(intended, "_overrides", lambda *args: {})
     reading = qc.read_code(text)
     assert named(reading.mistakes) == []

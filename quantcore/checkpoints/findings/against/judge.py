@@ -28,6 +28,7 @@ from quantcore.checkpoints.findings.against.changes import (
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.places import of_codes_and_runs
+from quantcore.checkpoints.findings.against.saturated import of_saturated, saturated
 from quantcore.checkpoints.findings.against.suspect import FEW, Cause, Residual, Suspect
 from quantcore.checkpoints.findings.record import (
     CheckpointFinding,
@@ -49,8 +50,8 @@ Hypothesis = Callable[[Suspect], Iterator[Cause]]
 LOCAL: tuple[Hypothesis, ...] = (
     numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits,
     numbers.other_bits, numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another,
-    orders.codes_in_words, orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column,
-    numbers.factor_per_block,
+    orders.codes_in_words, orders.groups_in_another_order, orders.groups_of_columns,
+    numbers.factor_per_row, numbers.factor_per_column, numbers.factor_per_block,
 )  # fmt: skip
 # those that need all rows
 GLOBAL: tuple[Hypothesis, ...] = (
@@ -69,6 +70,7 @@ _UNLIKE = 0.75  # relative error of a weight that no longer resembles its origin
 _FAR_STEPS = 8.0
 _AS_WELL = 2.0  # times the relative error that a cause leaves
 _ROUNDED = 2.0**-8  # the relative error of rounding to 16 bits
+_MANY_RUNS = 4  # with wrong scales
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
@@ -169,6 +171,9 @@ class _Judgement:
         suspect = self.suspect(measure, siblings, is_far)
         # a few places don't raise the error of a typical row
         cause = cause_of(suspect) if is_far or loud else None
+        lost = saturated(suspect)
+        if lost is not None and (cause is None or cause.fit.relative > _AS_WELL * lost.relative):
+            return [of_saturated(measure, lost)]
         if cause is not None and (cause.complexity <= _SPECIFIC or _is_wide(cause)):
             return [self._caused(suspect, cause)]
         one = self.global_scales.of(measure)
@@ -186,6 +191,11 @@ class _Judgement:
         measure = suspect.measure
         found = of_codes_and_runs(measure)
         strange = measure.strange_columns or measure.strange_rows
+        if sum(int(f.facts.get("runs", 0)) for f in found if f.kind == "scale_wrong") >= _MANY_RUNS:
+            # so many scales are wrong for one reason, if their order explains it
+            cause = _simplest(_found(suspect, (orders.groups_in_another_order,), suspect.improves))
+            if cause is not None and cause.fit.relative < 0.5 * suspect.now.relative:
+                return [self._caused(suspect, cause)]
         if (strange and not found) or any(f.kind == "block_far" for f in found):
             cause = cause_of_places(suspect)
             if cause is not None:

@@ -39,6 +39,7 @@ class Measure:
     """The errors of one weight against its original, summed over boxes of rows.
 
     ``sums``: of x, the original, and e.
+    ``rounded``: the squared error that rounding to nearest would leave with the steps of all codes.
     ``inner``: elements that are not clipped;
     ``edge``: how many of these have errors near half a step of their own codes.
     ``unequal``: elements of a plain weight that differ by more than rounding.
@@ -54,6 +55,7 @@ class Measure:
     layout: Layout
     source: Ordered
     sums: Sums = field(default_factory=Sums)
+    rounded: float = 0.0
     inner: int = 0
     edge: int = 0
     unequal: int = 0
@@ -152,6 +154,7 @@ class Measure:
         limit = self.grid.limits[bits + upward.to(torch.int32) * len(self.grid.table)]
         units = error.abs() / size
         inner = limit.isfinite() & (size > 0)
+        self.rounded += float((self.grid.gaps[bits] * size).double().square_().sum()) / 12
         counted = torch.where(inner, units / (2 * limit), 0.0)
         square = counted.double().square_()
         self.inner += int(inner.sum())

@@ -245,26 +245,80 @@ def columns_in_another_order(s: Suspect) -> Iterator[Cause]:
         yield s.explained("codes_permuted", f"{words}; in the right order", fit, 2, **facts)
 
 
-def groups_of_columns(s: Suspect) -> Iterator[Cause]:
-    """Yield what is left if columns belong to other groups than g_idx, or their order, says."""
+def _by_group(s: Suspect) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Return scale, zero point and min by row and group, and the group of each column now.
+
+    None if groups are not of columns, or there are too many of them.
+    """
     layout = s.layout
     if s.grid is None or len(layout.shape) != 2 or layout.blocks.blocked_shape != layout.shape:
-        return
+        return None
     groups, index = layout.blocks.grid[-1], layout.group_index()
     if layout.blocks.block[0] != 1 or groups > _MOST_GROUPS or (index is not None and index.dim() > 1):
-        return  # HQQ's groups of axis 0 are not of columns
-    rows = evenly(len(s.x), _FITTED)
+        return None  # HQQ's groups of axis 0 are not of columns
     parameters = layout.parameters(s.rows)
     scale = parameters.scale
     if scale is None or scale.numel() == 1:
-        return
-    scale, zero, added = (
+        return None
+    own, zero, added = (
         (torch.zeros(()) if p is None else p).expand_as(scale).float()
-        for p in (scale, parameters.zero_point, parameters.min)
+        for p in (s.grid.steps(s.rows), parameters.zero_point, parameters.min)
     )
+    now = torch.arange(s.x.shape[1]) // layout.blocks.block[-1] if index is None else index.long()
+    return own, zero, added, now
+
+
+def groups_in_another_order(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if each group has the parameters, or only the scales, of another group."""
+    known = _by_group(s)
+    if known is None or known[0].shape[-1] < 2:
+        return
+    scale, zero, added, now = known
+    groups, rows = scale.shape[-1], evenly(len(s.x), _FITTED)
     codes, x = s.values[rows], s.x[rows]
-    size = layout.blocks.block[-1]
-    now = torch.arange(x.shape[1]) // size if index is None else index.long()
+    has_others = any(p.shape[-1] > 1 and bool((p != p[..., :1]).any()) for p in (zero, added))
+    for alone in (False, True) if has_others else (False,):
+        errors = torch.zeros(groups, groups)
+        for group in range(groups):
+            z, m = ((p[rows][:, now] if alone else p[rows, group : group + 1]) for p in (zero, added))
+            left = (x - ((codes - z) * scale[rows, group : group + 1] + m)).square_().sum(0)
+            errors[:, group] = torch.zeros(groups).index_add_(0, now, left)
+        best = errors.argmin(1)
+        moved = int((best != torch.arange(groups)).sum())
+        if not moved or not torch.equal(best.sort().values, torch.arange(groups)):
+            continue
+        what = "scales and zero points" if has_others and not alone else "scales"
+        words = (
+            "{has} the {what} of {moved} of {its} {of:group} in the place of those of other groups ({order})"
+        )
+        if s.layout.group_index() is not None:
+            words = "{has} a g_idx that names other groups for {moved} of {its} {of:group} ({order})"
+        facts = {"moved": moved, "of": groups, "order": order_of(best, line="group")[1], "what": what}
+        fit = _with_groups(s, known, best[now], now if alone else best[now])
+        yield s.explained("groups_permuted", f"{words}; in the right order", fit, 1, **facts)
+    if s.layout.group_index() is not None:
+        words = "{has} a g_idx in reverse order: the first column has the group of the last one, and so on"
+        fit = _with_groups(s, known, now.flip(0), now.flip(0))
+        yield s.explained("g_idx_reversed", f"{words}; in the right order", fit, 1)
+
+
+def _with_groups(s: Suspect, known: tuple[Tensor, ...], at: Tensor, added_at: Tensor) -> Residual:
+    """Return the fit with the scales of these groups for each column, and the other parameters of those."""
+    assert s.grid is not None
+    scale, zero, added, _ = known
+    predicted = (s.values - zero[:, added_at]) * scale[:, at] + added[:, added_at]
+    return s.fit(predicted, scale[:, at].abs() * s.grid.gaps[s.codes])
+
+
+def groups_of_columns(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if columns belong to other groups than g_idx, or their order, says."""
+    known = _by_group(s)
+    if known is None:
+        return
+    scale, zero, added, now = known
+    layout, rows = s.layout, evenly(len(s.x), _FITTED)
+    groups, size = layout.blocks.grid[-1], layout.blocks.block[-1]
+    codes, x = s.values[rows], s.x[rows]
     best, least = torch.zeros(x.shape[1], dtype=torch.long), torch.full((x.shape[1],), torch.inf)
     for group in range(groups):
         own, z, m = (p[rows, group : group + 1] for p in (scale, zero, added))
@@ -276,7 +330,6 @@ def groups_of_columns(s: Suspect) -> Iterator[Cause]:
     if not moved or int(counts.max()) > size:
         return
 
-    predicted = (s.values - zero[:, best]) * scale[:, best] + added[:, best]
     said = "g_idx" if "g_idx" in layout.fields else "their order"
     words = (
         f"{{has}} {{moved}} of {{its}} {{of:column}} in the wrong groups by {said}, "
@@ -285,5 +338,5 @@ def groups_of_columns(s: Suspect) -> Iterator[Cause]:
     if said == "g_idx" and bool((best[1:] >= best[:-1]).all()):
         words += ": the columns are in the order of their groups"
     facts = {"moved": moved, "of": x.shape[1], "first": int((best != now).nonzero()[0])}
-    fit = s.fit(predicted, scale[:, best].abs() * s.grid.gaps[s.codes])
+    fit = _with_groups(s, known, best, best)
     yield s.explained("g_idx_wrong", f"{words}; with each column in the group that fits it", fit, 3, **facts)

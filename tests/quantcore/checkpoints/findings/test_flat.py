@@ -6,7 +6,7 @@ from grid import for_each
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
-from quantcore.checkpoints.findings.siblings import of_flat
+from quantcore.checkpoints.findings.shared import of_flat
 from quantcore.checkpoints.findings.stored import Flat, FlatLines
 from quantcore.checkpoints.findings.structure import of_layers
 from quantcore.checkpoints.findings.walk import Box

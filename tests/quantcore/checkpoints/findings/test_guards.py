@@ -81,7 +81,7 @@ REFUSED = [
     (lambda: ct._mxfp8("m", named(weight=stored("F8_E4M3"), weight_scale=stored("U8")), group(num_bits=8, type="float")), "is one number"),
     (lambda: of_gptq(GPTQ | named(scales=stored("F16", 2, 16, 1))), "scales' has shape"),
     (lambda: of_gptq(GPTQ | named(g_idx=stored("I32", 64, 1))), "g_idx' has shape"),
-    (lambda: of_gptq(GPTQ, bits=None), "Neither the config"),
+    (lambda: of_gptq(GPTQ | named(qzeros=stored("I32", 2, 5)), bits=None), "Neither the config"),
     (lambda: of_gptq(GPTQ | named(g_idx=stored("I32", 13)), bits=None), "Neither the config"),
     (lambda: of_gptq(GPTQ, checkpoint_format="gptq_v3"), "checkpoint_format is"),
     (lambda: of_gptq(GPTQ | named(g_idx=stored("F32", 64))).fields, "one int32 per input"),

@@ -1,0 +1,175 @@
+"""One verdict on pasted code, whatever form a mistake is written in: each kind by its right value, and none on sound code."""
+
+import re
+
+import code_siblings
+import numpy as np
+import pytest
+import torch
+from grid import for_each
+
+import quantcore as qc
+from quantcore.pasted import show_code
+from quantcore.pasted.walk import probes
+
+pytestmark = pytest.mark.usefixtures("no_hurry")
+POSITIVE, NEGATIVE = probes((64, 64))["positive"], probes((64, 64))["negative"]
+
+
+def kinds(findings):
+    return {finding.kind for finding in findings}
+
+
+def executed(text, x, w=None):
+    """The oracle: the test runs its own snippet, as a student would."""
+    w = x if w is None else w
+    is_numpy = bool(re.search(r"\bnp\b|numpy", text))
+    scope = {"torch": torch, "np": np, "x": x.numpy() if is_numpy else x, "w": w.numpy() if is_numpy else w}
+    with np.errstate(all="ignore"):
+        exec(text, scope)
+    return scope
+
+
+@for_each("text", code_siblings.SOUND)
+def test_sound_code_is_not_accused(text):
+    reading = qc.read_code(text)
+    assert kinds(reading.mistakes) == set()
+    assert reading.quantizers
+    assert reading.unread == ()
+
+
+@for_each("text", code_siblings.ZERO_OF_ZEROS)
+def test_a_zero_point_that_is_always_0_is_missing(text):
+    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "zero_point_left_out"]
+    assert "the zero point is 0:" in found.what
+    assert found.source == text.split("\n")[found.line - 1].strip()
+
+
+@for_each("text", code_siblings.WRAPS_ON_ITS_OWN)
+def test_what_wraps_on_the_code_s_own_tensor_is_an_error(text):
+    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "wrapped"]
+    lost, size, low, high = map(
+        float, re.search(r"own tensor, (\d+) of (\d+) codes lies? outside .* reach (\S+)\.\.(\S+)\)", found.what).groups()
+    )
+    q = executed(text, POSITIVE)["q"]
+    wide = re.sub(r"\.to\(torch\.u?int8\)|\.astype\(np\.u?int8\)", "", text)
+    codes = np.asarray(executed(wide, POSITIVE)["q"], np.float64)
+    kept = np.asarray(q, np.float64) == codes
+    assert (size, lost) == (codes.size, int((~kept).sum()))
+    assert (low, high) == (codes.min(), codes.max())
+
+
+@for_each(("text", "formula"), code_siblings.FORMULAS)
+def test_a_scale_is_read_from_the_text_not_from_the_numbers(text, formula):
+    summary = qc.read_code(text).summary.replace("w", "x").replace("xeights", "x").replace("xith", "with")
+    assert formula in summary
+    assert ("max|x|" in summary) == ("|" in formula)
+
+
+@for_each("text", code_siblings.CAST_FIRST)
+def test_a_clamp_after_the_cast_is_seen(text):
+    reading = qc.read_code(text)
+    (found,) = [f for f in reading.findings if f.kind == "cast_before_clamp"]
+    assert re.search(r"astype|\.to\(|char\(", found.source)
+    shown = re.search(r"of a tensor from (\S+) to (\S+), the codes reach (\S+)\.\.(\S+)\.$", found.what)
+    # a note where no code can be lost, as with max|x| / 127
+    assert found.certain == (shown is not None or "scale, zero_point" in text)
+    assert found.certain or "on the tensors tried, there are none" in found.what
+
+
+def test_the_codes_that_a_late_clamp_no_longer_sees_are_as_said():
+    text = code_siblings.CAST_FIRST[0]
+    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "cast_before_clamp"]
+    x = probes((64, 64))["one-sided"]
+    low, high = map(float, re.search(r"reach (\S+)\.\.(\S+)\.$", found.what).groups())
+    _, step, zp = executed(text.replace("\nq, step, zp = to_int8(x)", ""), x)["to_int8"](x.numpy())
+    codes = np.round(x.numpy() / step + zp)
+    assert (codes.min(), codes.max()) == (low, high)
+    assert low > 127  # none of them fits
+
+
+@for_each("text", code_siblings.ONE_CODE_TOO_MANY)
+def test_a_maximum_that_wraps_is_certain(text):
+    found = kinds(qc.read_code(text).mistakes)
+    assert {"wrapped", "divisor"} & found
+    if "tensor(" not in text:  # with the tensor given, the largest code is the lowest of all
+        q = np.asarray(executed(text, POSITIVE)["q"], np.int64)
+        assert q.flatten()[int(POSITIVE.argmax())] == np.iinfo(np.asarray(executed(text, POSITIVE)["q"]).dtype).min
+
+
+@for_each("text", code_siblings.ZERO_CLAMPED)
+def test_a_clamped_zero_point_is_said_with_what_becomes_of_such_a_tensor(text):
+    reading = qc.read_code(text)
+    assert kinds(reading.mistakes) == set()  # tensors of both signs are not harmed
+    (found,) = [f for f in reading.notes if f.kind == "zero_point_clamped"]
+    got, want, back = re.search(r"it is (\S+) instead of (\S+), and they come back as (.+)\.$", found.what).groups()
+    q = reading.quantizers[0]
+    scope = executed(text, probes((64, 64))["one-sided"])
+    if "z" in scope and "s" in scope and np.asarray(scope["s"]).size == 1:
+        s, z = float(scope["s"]), float(scope["z"])
+        assert z == float(got) == q.bounds[0]
+        assert float(want) == pytest.approx(q.bounds[0] - float(probes((64, 64))["one-sided"].min()) / s, abs=0.51)
+        assert float(back) == pytest.approx((q.bounds[1] - z) * s, rel=1e-3)  # all of them are clipped
+
+
+def test_a_clamped_zero_point_of_the_code_s_own_tensor_is_an_error():
+    text = "x = torch.tensor([1.0, 2.0, 1.5])\ns = (x.max() - x.min()) / 255\nz = torch.round(-x.min() / s).clamp(0, 255)\n"
+    text += "q = (torch.round(x / s) + z).clamp(0, 255).to(torch.uint8)\ny = (q.float() - z) * s"
+    (found,) = qc.read_code(text).mistakes
+    assert (found.line, found.kind) == (3, "zero_point_clamped")
+    y = executed(text, POSITIVE)["y"]
+    assert f"for values from 1 to 2 it is 0 instead of -255, and they come back as {float(y[0]):.4g}." in found.what
+    assert y.unique().numel() == 1
+
+
+@for_each("text", code_siblings.NOT_UNDONE)
+def test_what_does_not_undo_quantizing_is_an_error(text):
+    found = [f for f in qc.read_code(text).mistakes if f.kind not in ("zero_point_left_out", "wrapped", "divisor")]
+    assert found
+    for each in found:
+        if each.kind != "not_undone":
+            continue
+        off = 0.0
+        for x in (POSITIVE, NEGATIVE):
+            y = np.asarray(executed(text, x)["y"], np.float64)
+            s = np.asarray(executed(text, x).get("s", (float(x.max()) - float(x.min())) / 255), np.float64)
+            off = max(off, float(np.abs((y - x.numpy()) / s).max()))
+        assert float(re.search(r"up to (\d+) steps", each.what)[1]) == pytest.approx(off, abs=1.1)
+
+
+@for_each("text", code_siblings.FRACTIONS)
+def test_codes_with_fractions_are_an_error(text):
+    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "fractional_codes"]
+    code = float(re.search(r"codes such as (\S+),", found.what)[1])
+    assert code != round(code)
+    scope = executed(text, POSITIVE)
+    if not callable(scope.get("quant")):
+        assert np.abs(np.asarray(scope["q"], np.float64) - code).min() < 0.006
+
+
+@for_each(("text", "granularity"), code_siblings.FLOORS)
+@for_each("size", [1.0, 1e-7])
+def test_a_floor_of_the_scale_leaves_the_granularity(text, granularity, size):
+    """Also where it takes the place of every scale."""
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)) * size
+    reading = qc.read_code(text)
+    assert kinds(reading.mistakes) == set()
+    assert f" {granularity} " in str(show_code(reading, 0, x).against.scheme)
+
+
+@for_each(("text", "dtype"), code_siblings.CASTS)
+def test_the_last_cast_is_the_stored_type(text, dtype):
+    reading = qc.read_code(text)
+    scope = executed(text, POSITIVE)
+    stored = str(scope["u" if "\nu =" in text else "q"].dtype).removeprefix("torch.")
+    assert stored == dtype
+    assert re.search(rf"cast \(line \d\) {stored}\b", reading.summary)
+    assert reading.quantizers[-1].cast.dtype == stored
+
+
+def test_what_follows_codes_and_is_not_evaluated_is_not_held_against_them():
+    text = "s = (x.max() - x.min()) / 255\nz = my_zero(x)\nq = (torch.round(x / s) + z).clamp(0, 255).to(torch.uint8)"
+    assert kinds(qc.read_code(text).mistakes) == set()
+    assert "zero_point_left_out" in kinds(qc.read_code(text.replace("my_zero(x)", "0")).mistakes)
+    complete = "s = x.abs().max() / 127\nq = torch.trunc(x / s)\nr = my_plot(q)"
+    assert kinds(qc.read_code(complete).mistakes) == {"toward_zero"}
