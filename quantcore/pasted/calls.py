@@ -117,6 +117,10 @@ class Calls(Expressions):
         names = self.space(function.names)
         names.update(found)
         self.frames.append(CallFrame(function, args[0] if function.owner and args else None))
+        outermost = function.library and not self.within and function.owner is None
+        if outermost and isinstance(node, ast.FunctionDef):
+            self.library.append((self.line, node.name.removeprefix("decomposed_")))
+        self.within += function.library
         try:
             if isinstance(node, ast.Lambda):
                 return self.evaluate(node.body, names)
@@ -125,6 +129,7 @@ class Calls(Expressions):
             return signal.value
         finally:
             self.frames.pop()
+            self.within -= function.library
         return self.note(None)
 
     def _bound(self, function: Function, args: list[Val], kw: dict[str, Val]) -> dict[str, Val]:

@@ -39,7 +39,7 @@ _NOT_REAL = ("64j", "complex64", "complex128", "object")
 # operations whose result holds the elements of their data, one by one
 _ELEMENTWISE = (
     "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow",
-    "copy", "mask", "signed", "where", "shape", "getitem", "library",
+    "copy", "mask", "signed", "where", "shape", "getitem",
 )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ class Val:
     def numbers(self) -> Tensor:
         """Its value as float64."""
         if isinstance(self.value, Tensor):
-            return (self.value.dequantize() if self.value.is_quantized else self.value).to(torch.float64)
+            return self.value.to(torch.float64)
         return torch.from_numpy(np.array(self.value, dtype=np.float64))
 
     @property
@@ -184,7 +184,8 @@ class Evaluation:
     ``bound``: what stands for names that the code does not define; ``spaces``: the names of every function,
     class and instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment;
     ``unread``: (line, why, whether it is refused) of each statement that could not be evaluated; ``written``:
-    (line, name) of operations that modify the given tensor; ``library``: the same of calls that quantize;
+    (line, name) of operations that modify the given tensor; ``library``: the same of calls that
+    quantize; ``within``: how many library calls, in one another, are followed, at the line of the first;
     ``overrides``: results to replace, by index; ``line``: where it is; ``steps``, ``elements`` and ``end``:
     what is left of its steps, elements and time.
     """
@@ -197,6 +198,7 @@ class Evaluation:
     unread: list[tuple[int, str, bool]] = field(default_factory=list)
     written: list[tuple[int, str]] = field(default_factory=list)
     library: list[tuple[int, str]] = field(default_factory=list)
+    within: int = 0
     overrides: dict[int, Override] = field(default_factory=dict)
     line: int = 0
     steps: int = field(init=False)
@@ -209,7 +211,7 @@ class Evaluation:
 
     def spend(self, line: int = 0, steps: int = 1, elements: int = 0) -> None:
         """Count steps at ``line``, and the elements of a result."""
-        self.line = line or self.line
+        self.line = (0 if self.within else line) or self.line
         self.steps -= steps
         self.elements -= elements
         what = "takes too long to evaluate" if time.thread_time() > self.end else ""
@@ -341,8 +343,6 @@ class Evaluation:
         libraries = {isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}
         require(len(libraries) < 2, "torch tensors and NumPy arrays are mixed here")
         bounds.check_integers(call.op, values)
-        if call.op == "library":
-            self.library.append((self.line, call.name))
         parts = tuple(flat([*args, *kw.values()]))
         return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
 

@@ -12,7 +12,15 @@ from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, flat, indexed, is_mask, require
 from quantcore.pasted.evaluation import Names, Val, Vals, ValuesAndIndices
 from quantcore.pasted.lanes import COLLECT, is_scalar
-from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, Allowed, Module, kind_of
+from quantcore.pasted.names import (
+    ABBREVIATED,
+    BUILTINS,
+    METHODS,
+    Allowed,
+    LibraryName,
+    Module,
+    kind_of,
+)
 from quantcore.pasted.objects import UNREAD, Class, Function, Instance, Super
 from quantcore.pasted.python import Python
 from quantcore.pasted.source import BrokenStatement
@@ -207,6 +215,10 @@ class Expressions(Python):
         value, kind = val.value, kind_of(val.value)
         if isinstance(value, Instance | Class | Super):
             return self._own(val, name)
+        if isinstance(value, Function) and value.library and name in ("default", "tensor"):
+            return val  # an overload
+        if isinstance(value, Module) and isinstance(value.members.get(name), LibraryName):
+            return self.library_call(value.members[name].name)
         if isinstance(value, Module) and name in value.members:
             return self.note(value.members[name], name=name)
         if isinstance(value, ValuesAndIndices) and name in ("values", "indices"):
@@ -265,6 +277,10 @@ class Expressions(Python):
 
     # calls
 
+    def library_call(self, name: str) -> Val:
+        """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
+        raise NotImplementedError
+
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value; an operation "method" has it with its owner."""
         raise NotImplementedError
@@ -295,7 +311,7 @@ class Expressions(Python):
                 texts = isinstance(given.value, dict) and all(isinstance(key, str) for key in given.value)
                 require(texts, "what stands after `**` in a call is no dictionary")
             kw |= given.value if keyword.arg is None else {keyword.arg: given}
-        self.line = node.lineno
+        self.line = self.line if self.within else node.lineno
         return self.call(func, args, kw)
 
     # what is bound
@@ -305,7 +321,8 @@ class Expressions(Python):
         match target:
             case ast.Name(id=name):
                 names[name] = value = self.chosen(value, names.get(name))
-                self.assigned.append((target.lineno, name, value))
+                if not self.within:
+                    self.assigned.append((target.lineno, name, value))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 items = self.items(value)
                 fits = len(items) == len(parts)

@@ -218,7 +218,10 @@ def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -
     scale = of_each(right.scale, right).double().reshape(x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
     zero = of_each(zero_point, right).double().reshape(x.shape)
-    if "scale" in places or ("zero" in places and (q.is_single or right.scheme.symmetric)):
+    # by one level more or less the scale is another rule, and no mistake
+    levels = q.bounds[1] - q.bounds[0] if q.bounds else q.divisor
+    about = q.is_span and 0 < abs(q.divisor - levels) <= 1
+    if "scale" in places or ("zero" in places and (q.is_single or about or right.scheme.symmetric)):
         found[chain.scalings[-1].index] = x / scale
     if chain.round.op == "floor_divide":
         found[rounding] = (x / scale).round()

@@ -1,7 +1,8 @@
 """Evaluates the syntax tree of pasted code: statements, and what they bind."""
 
 import ast
-from dataclasses import dataclass
+from collections import ChainMap
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
@@ -10,6 +11,7 @@ from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.lanes import is_scalar
+from quantcore.pasted.library_code import TEXT
 from quantcore.pasted.names import MODULES
 from quantcore.pasted.objects import (
     BASES,
@@ -23,13 +25,16 @@ from quantcore.pasted.objects import (
 _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_grad()"}
 # of these, code takes what it writes in annotations and decorators
 _SILENT = {"typing", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers"}
+_LIBRARIES = ast.parse(TEXT)
 
 
 @dataclass(eq=False)
 class Interpreter(Calls):
-    """One evaluation of the code. ``begun``: the index of the first value of the statement that runs."""
+    """One evaluation of the code. ``begun``: the index of the first value of the statement that runs;
+    ``libraries``: what calls of libraries do, once one is met."""
 
     begun: int = 0
+    libraries: Names = field(default_factory=ChainMap)
 
     def statement(self, node: ast.stmt, names: Names) -> None:
         """Run a statement."""
@@ -144,6 +149,15 @@ class Interpreter(Calls):
             return isinstance(signal.node, ast.Break)
         return False
 
+    def library_call(self, name: str) -> Val:
+        """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
+        if not self.libraries:
+            self.within += 1
+            for node in _LIBRARIES.body:
+                self.statement(node, self.libraries)
+            self.within -= 1
+        return self.libraries[name]
+
     def _tried(self, node: ast.Try, names: Names) -> None:
         """Run statements, and what handles their failure."""
         try:
@@ -162,7 +176,9 @@ class Interpreter(Calls):
         require(known <= DECORATORS, "this decorator is not evaluated")
         if isinstance(node, ast.FunctionDef):
             kind = next((m for m in marks if m in ("staticmethod", "classmethod", "property")), "")
-            names[node.name] = self.note(Function(node, names, self.defaults(node.args, names), kind))
+            made_of = self.defaults(node.args, names)
+            function = Function(node, names, made_of, kind, library=self.within > 0)
+            names[node.name] = self.note(function)
             return
         bases, kinds = list[Class](), ["record"] if any("dataclass" in mark for mark in marks) else []
         for base in node.bases:
@@ -179,6 +195,7 @@ class Interpreter(Calls):
             "this base is not evaluated",
         )
         made = Class(self.space(names), tuple(bases), next((k for k in kinds if k), ""))
+        made.library = self.within > 0
         fields = [
             n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import numbers_in, require, sizes, usual
+from quantcore.pasted.library_code import CALLS, CONSTANTS
 
 _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
@@ -44,7 +45,6 @@ _OPERATIONS = {  # what the trace calls them
     "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
     "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
     "ones empty full eye arange linspace",
-    "library": "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine dequantize int_repr",
     "random": "rand randn random rand_like randn_like",
 }
 _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
@@ -97,6 +97,13 @@ class Module:
 
     name: str
     members: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LibraryName:
+    """A call of a library, by the name of its definition in `quantcore.pasted.library_code`."""
+
+    name: str
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -214,7 +221,7 @@ _nn = _module(
 _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
-    quint8=torch.quint8, qint8=torch.qint8,
+    quint8=torch.quint8, qint8=torch.qint8, qint32=torch.qint32,
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
@@ -231,6 +238,15 @@ MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math,
     "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
+for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
+    _parts = _path.split(".")
+    for _i in range(1, len(_parts) + 1):
+        _name, _above = ".".join(_parts[:_i]), MODULES.get(".".join(_parts[: _i - 1]))
+        MODULES.setdefault(_name, _module(_name))
+        if _above is not None:
+            _above.members.setdefault(_parts[_i - 1], MODULES[_name])
+    MODULES[_path].members.update({n: LibraryName(d) for n, d in CALLS.get(_path, {}).items()})
+    MODULES[_path].members.update(CONSTANTS.get(_path, {}))
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}

@@ -221,7 +221,8 @@ def _divided(chain: Chain) -> Val:
     for scaling in chain.scalings:
         val: Val | None = scaling.other
         while val is not None and val.varies and val.op not in ("reduce", "input"):
-            if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1:
+            inverse = val.op == "div" and val.args[0].number == 1
+            if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1 and not inverse:
                 return val
             val = next((a for a in reversed(val.args) if a.varies), None)
     return chain.scalings[0]

@@ -59,6 +59,8 @@ class Walk(Interpreter):
                 found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
                 names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
         for val in list(names.values()):
+            if isinstance(val.value, Function | Class) and val.value.library:
+                continue
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
             elif isinstance(val.value, Class) and not any(

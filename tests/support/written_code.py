@@ -394,3 +394,85 @@ for i in range(x.shape[0]):
         q[i][j] = min(r, 7)
 """,
 }
+
+LIBRARIES = {  # calls of libraries that quantize
+    "per tensor asym zp0": """
+hi, lo = torch.max(w.flatten()), torch.min(w.flatten())
+step = (hi - lo) / 256
+q = torch.quantize_per_tensor(w, scale=step.item(), zero_point=0, dtype=torch.qint8)  #! zero_point_left_out
+back = q.dequantize()
+""",
+    "per tensor right": """
+s = x.abs().max() / 127
+q = torch.quantize_per_tensor(x, float(s), 0, torch.qint8)
+ints = q.int_repr()
+""",
+    "per tensor wrong divisor": """
+s = (x.abs().max() / 255).item()  #! divisor
+q = torch.quantize_per_tensor(x, s, 0, torch.qint8)
+y = torch.dequantize(q)
+""",
+    "per tensor quint8 sym": """
+s = float(x.abs().max()) / 127
+q = torch.quantize_per_tensor(x, s, 0, torch.quint8)  #! middle_left_out
+""",
+    "per channel": """
+s = w.abs().amax(dim=1) / 127
+q = torch.quantize_per_channel(w, s, torch.zeros(w.shape[0], dtype=torch.int64), 0, torch.qint8)
+y = q.dequantize()
+""",
+    "per channel 255": """
+s = w.abs().amax(dim=1) / 255
+z = torch.zeros(w.shape[0], dtype=torch.long)
+q = torch.quantize_per_channel(w, scales=s, zero_points=z, axis=0, dtype=torch.qint8)  #! divisor
+""",
+    "fake per tensor": """
+s = (x.max() - x.min()) / 255
+z = torch.round(-x.min() / s).int()
+y = torch.fake_quantize_per_tensor_affine(x, s, z, 0, 255)
+""",
+    "fake per tensor wrong range": """
+s = (x.max() - x.min()) / 255
+z = torch.round(-x.min() / s).int()
+y = torch.fake_quantize_per_tensor_affine(x, s.item(), int(z), -128, 127)  #! zero_point_range
+""",
+    "fake per channel": """
+s = w.abs().amax(dim=1) / 127
+y = torch.fake_quantize_per_channel_affine(w, s, torch.zeros_like(s, dtype=torch.int32), 0, -128, 127)
+""",
+    "decomposed": """
+s = x.abs().max() / 127
+q = torch.ops.quantized_decomposed.quantize_per_tensor(x, s.item(), 0, -128, 127, torch.int8)
+y = torch.ops.quantized_decomposed.dequantize_per_tensor(q, s.item(), 0, -128, 127, torch.int8)
+""",
+    "torchao": """
+from torchao.quantization.quant_primitives import choose_qparams_affine, quantize_affine, dequantize_affine, MappingType
+scale, zp = choose_qparams_affine(x, MappingType.SYMMETRIC, (1, x.shape[1]), torch.int8)
+q = quantize_affine(x, (1, x.shape[1]), scale, zp, torch.int8)
+y = dequantize_affine(q, (1, x.shape[1]), scale, zp, torch.int8)
+""",
+    "torchao wrong scale": """
+from torchao.quantization.quant_primitives import quantize_affine
+scale = x.abs().amax(dim=1, keepdim=True) / 255
+zp = torch.zeros_like(scale, dtype=torch.int32)
+q = quantize_affine(x, (1, x.shape[1]), scale, zp, torch.int8, -128, 127)  #! divisor
+""",
+    "observer": """
+from torch.ao.quantization import MinMaxObserver
+obs = MinMaxObserver(dtype=torch.qint8, qscheme=torch.per_tensor_symmetric)
+obs(x)
+scale, zp = obs.calculate_qparams()
+q = torch.quantize_per_tensor(x, scale.item(), zp.item(), torch.qint8)
+""",
+    "bnb int8": """
+import bitsandbytes as bnb
+q, stats, _ = bnb.functional.int8_vectorwise_quant(w)
+y = q * stats[:, None] / 127
+""",
+    "ort": """
+from onnxruntime.quantization.quant_utils import compute_scale_zp, quantize_nparray
+import numpy as np
+zp, scale = compute_scale_zp(x.min(), x.max(), 0, 255, False)
+q = quantize_nparray(2, x, scale, zp)
+""",
+}
