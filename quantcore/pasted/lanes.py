@@ -28,7 +28,7 @@ COLLECT = {
 }  # fmt: skip
 
 
-class Cells:
+class AssignedCells:
     """What code assigned to a tensor, element by element or region by region.
 
     ``lanes``: the value of each region, by its places in the flattened tensor; ``held``: the region that each
@@ -113,7 +113,7 @@ class Lanes(Evaluation):
     def stored(self, owner: Val, index: Any, made: Val, value: Val, vals: Vals) -> None:
         """Note where an assignment put a value, in the type that it is stored in."""
         places = _places(owner.value, index)
-        cells = made.cells = owner.cells or Cells()
+        cells = made.cells = owner.cells or AssignedCells()
         element = made.value[index]
         kept = element.clone() if isinstance(element, Tensor) else np.array(element)[()]
         if math.prod(shape_of(kept)) == math.prod(shape_of(value.value)):

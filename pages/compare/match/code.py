@@ -21,13 +21,14 @@ from quantcore.pasted import MOST, lines_of
 from quantcore.wording import count
 
 CODE = "match_code"
-_EXAMPLE = "match_code_example"
+_EXAMPLE, _FILE, _PROBLEM = "match_code_example", "match_code_file", "_match_code_problem"
 # examples with cards, and what one sees in them
 _SHOWN = {
     "truncated": "A cast to int drops the fraction",
     "cast-without-clamp": "Codes out of range wrap around",
     "zero-point-left-at-zero": "An asymmetric scale without its zero point",
 }
+_AROUND = 2  # lines shown before and after one that is marked
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
@@ -43,6 +44,7 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     if settings.current().code == settings.OFF:
         messages.hint("On this server, code is not evaluated (QUANTSCOPE_CODE is off).")
         return
+    verdict = st.container()
     left, right = st.columns(2)
     with left:
         text = st.text_area(
@@ -53,23 +55,26 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             label_visibility="collapsed",
             placeholder="scale = x.abs().max() / 127\n"
             "q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
-            help="A quantizer in torch or numpy, 3 to 60 lines. It is evaluated by an interpreter of our "
-            "own, with no import, no file and no attribute outside a fixed list. The link does not carry "
-            "it. Press Ctrl+Enter when done.",
+            help="A quantizer in torch or numpy, or a whole notebook: its file (.ipynb) or its cells with "
+            "prompts and outputs. It is evaluated by an interpreter of our own, with no import, no file and "
+            "no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
         )
         _examples()
+        _upload()
     if not text or not text.strip():
-        cards.draw(_cards())
+        if tensor is not None:  # without one, the page shows the cards of tensors
+            cards.draw(_cards())
         return
     if tensor is None:
         reading = guarded.read_code(text)
     else:  # once it is this run's turn
         make = partial(guarded.read_code, text, _shape(tensor))
         reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
-    if reading.mistakes or reading.findings:
+    with verdict:
+        _summary(reading)
+    if reading.findings:
         with right:
             _source(reading)
-    _summary(reading)
     for finding in reading.mistakes:
         _finding(finding)
     if reading.notes:
@@ -113,6 +118,32 @@ def _examples() -> None:
     )
 
 
+def _upload() -> None:
+    """Draw the field for a file with code; what it contains goes into the text."""
+    file = st.file_uploader(
+        "Notebook or script",
+        type=["ipynb", "py", "txt"],
+        key=_FILE,
+        label_visibility="collapsed",
+        on_change=_take,
+    )
+    problem = st.session_state.pop(_PROBLEM, None)
+    if file is not None and problem:
+        messages.error(problem)
+
+
+def _take() -> None:
+    """Put the code of an uploaded file into the text (a callback)."""
+    file = st.session_state[_FILE]
+    if file is None:
+        return
+    try:
+        st.session_state[CODE] = file.getvalue().decode()  # a notebook is taken apart where it is evaluated
+    except UnicodeDecodeError:
+        name = file.name[:40]
+        st.session_state[_PROBLEM] = f"{name} is not a text in UTF-8; upload a notebook or a script."
+
+
 def _load(name: str | None = None) -> None:
     name = name or st.session_state[_EXAMPLE]
     st.session_state[_EXAMPLE] = None
@@ -121,22 +152,43 @@ def _load(name: str | None = None) -> None:
 
 
 def _source(reading: qc.CodeReading) -> None:
-    """Draw the lines with findings, with their numbers, marked with a sign and a color."""
+    """Draw the whole code, with its numbers: lines with findings are marked with a sign and a color, those
+    far from any are folded."""
     marked = {f.line: f.certain for f in reversed(reading.findings)}
     marked |= {f.line: True for f in reading.mistakes}
-    rows = []
+    near = {line + off for line in marked for off in range(-_AROUND, _AROUND + 1)}
+    rows, folded = list[str](), list[str]()
     for number, line in enumerate(reading.text.split("\n"), 1):
-        if number in marked:
-            sign, colour = _MARKS[marked[number]]
-            rows.append(
-                f"<div style='background:{colour};padding:0 .5rem'>{sign} <span "
-                f"style='opacity:.6'>{number:>3}</span>  {html.escape(line)}</div>"
-            )
+        row = _row(number, line, marked.get(number), number in reading.skipped)
+        if number in near:
+            rows += [*_folded(folded), row]
+            folded = []
+        else:
+            folded.append(row)
     style = (
         "font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;"
         "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
     )
-    st.html(f"<pre class='qs-code' style='{style}'>{''.join(rows)}</pre>")
+    st.html(f"<pre class='qs-code' style='{style}'>{''.join([*rows, *_folded(folded)])}</pre>")
+
+
+def _row(number: int, line: str, certain: bool | None, skipped: bool) -> str:
+    """Return HTML of a line of the code; ``certain``: of its finding, None if it has none."""
+    sign, colour = (" ", "transparent") if certain is None else _MARKS[certain]
+    faint = ";opacity:.55" if skipped else ""
+    return (
+        f"<div style='background:{colour};padding:0 .5rem{faint}'>{sign} <span "
+        f"style='opacity:.6'>{number:>3}</span>  {html.escape(line)}</div>"
+    )
+
+
+def _folded(rows: list[str]) -> list[str]:
+    """Return HTML of lines that are shown once their number is pressed; a few are shown at once."""
+    if len(rows) <= _AROUND:
+        return rows
+    style = "cursor:pointer;padding:0 .5rem;opacity:.7"
+    summary = f"<summary style='{style}'>{count(len(rows), 'line')}</summary>"
+    return [f"<details>{summary}{''.join(rows)}</details>"]
 
 
 def _summary(reading: qc.CodeReading) -> None:
@@ -149,6 +201,9 @@ def _summary(reading: qc.CodeReading) -> None:
         st.info(messages.plain(reading.summary), icon=":material/rule:")
     for sentence in reading.unread:
         st.caption(messages.plain(sentence))
+    if reading.skipped:
+        n = len(reading.skipped)
+        st.caption(f"{count(n, 'line')} {'is' if n == 1 else 'are'} not Python, and passed over.")
 
 
 def _finding(finding: qc.CodeFinding) -> None:
@@ -264,10 +319,16 @@ def _chosen(reading: qc.CodeReading) -> int:
             range(several),
             index=place,
             key=f"match_code_chosen_{several}_{place}",
-            format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}",
-            width=260,
+            format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}: {_judged(reading, i)}",
+            width=360,
         )
     )
+
+
+def _judged(reading: qc.CodeReading, place: int) -> str:
+    """Say how many mistakes were found in a quantizer."""
+    mistakes = sum(finding.quantizer == place for finding in reading.mistakes)
+    return count(mistakes, "mistake") if mistakes else "no known mistake"
 
 
 def _element(rank: int) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def test_code_is_followed_to_its_mistakes_and_codes(name):
         last = len(reading.quantizers) - 1
         own = codes is not None and codes.numel() != x.numel()  # the code has a tensor of its own
         shown = None if own else show_code(reading, last, x)
-        found = shown.codes if shown else reading.quantizers[-1].codes[-1].numbers
+        found = shown.codes if shown else reading.quantizers[-1].on["own"].codes[-1].numbers
         if codes is not None:
             assert torch.equal(found.reshape(codes.shape).double(), codes.double()), (found, codes)
         if x_hat is not None and shown:
