@@ -34,7 +34,7 @@ from quantcore.conventions import CONVENTIONS, KERNELS, TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
-from quantcore.quantization import Quantized, quantize
+from quantcore.quantization import Quantized, check_result, quantize
 from quantcore.scheme import Scheme
 from quantcore.tensors import as_numpy, number_texts
 
@@ -50,6 +50,7 @@ def arrays(result: Quantized) -> dict[str, Tensor]:
     >>> {name: tuple(array.shape) for name, array in arrays(result).items()}
     {'x': (2, 2), 'codes': (2, 2), 'scale': (2, 1), 'zero_point': (2, 1), 'dequantized': (2, 2)}
     """
+    check_result(result, "export")
     found = {
         "x": result.x.to(result.dtype),
         "codes": result.codes,
@@ -123,6 +124,7 @@ def to_onnx(result: Quantized) -> bytes:
         QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is
             not an integer format, or the package onnx is not installed.
     """
+    check_result(result, "to_onnx")
     bits = _type_bits(result)
     _check_same_codes(result, bits)
     return _model(result, bits)

@@ -15,8 +15,8 @@ import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers would fight over the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Workers, and dozens of servers and programs, import the same 700 modules: what one has compiled the others take, and the
-# next run, too, even where images of containers say otherwise
+# Workers, and dozens of servers and programs, import the same 700 modules: what one has compiled the others
+# take, and the next run, too, even where images of containers say otherwise
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # What tests share they do not write into a home; the servers of the browser tests have this folder in common
@@ -28,7 +28,7 @@ os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "data" / "golden_c
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected stays to the end: to look for garbage in it again and again takes 4 s a worker."""
+    """What is imported and collected stays to the end: looking for garbage in it would take 4 s a worker."""
     gc.disable()
     try:
         return (yield)
@@ -50,7 +50,7 @@ LIBRARIES = re.compile(r"^ *(?:from|import) (?:compressed_tensors|torchao|brevit
 
 @functools.cache
 def _scope(module: str) -> str:
-    """What one worker runs: a module, whose tests share a server or a training; all that import the same libraries."""
+    """What one worker runs: a module, whose tests share a server or a training, or all of one import."""
     if module.startswith("tests/browser/"):
         return f"browser {IN_BROWSER.index(Path(module).stem) % 2}"
     text = (TESTS.parent / module).read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def _scope(module: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores, as those with a browser wait for it; each imports and collects everything."""
+    """One more than there are cores, as those with a browser wait for it; each imports everything."""
     return 1 + len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
 
 
@@ -81,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 class AskedState(Mapping[str, Any]):
-    """The state of a session, read only where it is asked for: each of a hundred widgets asks for its own key."""
+    """The state of a session, read only where it is asked for: a hundred widgets ask for their own key."""
 
     def __init__(self, state: Any) -> None:
         self._state = state._state
@@ -100,9 +100,10 @@ class AskedState(Mapping[str, Any]):
 def _once_for_all_pages() -> Any:
     """What takes two thirds of a page's run under `AppTest`, and does not change what the page does.
 
-    It looks through all installed packages for components of theirs, and compiles the scripts, each time with the same
-    result; asks a thousand times a second whether the run has ended, each time taking the interpreter away from it;
-    collects the whole state for each widget; and looks at all attributes of the server for which it puts a mock.
+    It looks through all installed packages for components of theirs, and compiles the scripts, each time with
+    the same result; asks a thousand times a second whether the run has ended, each time taking the
+    interpreter away from it; collects the whole state for each widget; and looks at all attributes of the
+    server for which it puts a mock.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
@@ -127,8 +128,10 @@ def _once_for_all_pages() -> Any:
 
 @pytest.fixture
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found in pasted code does not depend on how fast the machine is; how long code may take is tested with
-    hostile code."""
+    """What is found in pasted code does not depend on how fast the machine is.
+
+    How long code may take is tested with hostile code.
+    """
     from quantcore.pasted import bounds
 
     monkeypatch.setattr(bounds, "SECONDS", 60)

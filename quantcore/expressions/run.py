@@ -155,7 +155,10 @@ def _where(value: float, test: _Step, then: _Step, otherwise: _Step) -> _Step:
                 return otherwise(numbers, None, known)
         else:
             tested = torch.as_tensor(tested) == value
-        return torch.where(tested, then(numbers, None, known), otherwise(numbers, None, known))
+        taken, other = then(numbers, None, known), otherwise(numbers, None, known)
+        if other is out and not isinstance(taken, Tensor):
+            return out.masked_fill_(tested, taken)
+        return torch.where(tested, taken, other)
 
     return where
 

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from quantcore.errors import QuantError
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
+from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.roles import group_of
 from quantcore.layerwise.table import Table, WeightRow
 from quantcore.wording import count, megabytes, short
@@ -185,6 +186,26 @@ def check_size(
             f"No choice takes at most {megabytes(int(num_bytes))}: the cheapest takes "
             f"{megabytes(math.ceil(least))}, {megabytes(fixed)} of it for weights that are left alone. Raise "
             f"the size, {lower}or add schemes with fewer bits."
+        )
+
+
+def check_error(table: Table, error: str, inputs: Imatrix | None) -> None:
+    """Check that every weight that will be measured has this error; see `check_size`.
+
+    Raises:
+        QuantError: the error is of outputs, and there is no imatrix, or it lacks weights.
+    """
+    if error.startswith("output") and inputs is None:
+        raise QuantError(f"The error {error} needs an imatrix; give one, or choose relative or absolute.")
+    if error != "output" or inputs is None:
+        return
+    rows = [row for row in table.ordered if row.cells]
+    without = [row.name for row in rows if inputs.of(row.name, row.shape)[0] is None]
+    if without:
+        raise QuantError(
+            f"{count(len(without), 'weight')} of {len(rows):,} have no entry in the imatrix, the first "
+            f"{short(without[0], 120)}; embeddings never have one. Choose output_relative, which takes the "
+            "relative error of these."
         )
 
 

@@ -10,7 +10,7 @@ from quantcore.errors import QuantError
 from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.measure import estimated, measured, outlined
 from quantcore.layerwise.table import Table, WeightRow
-from quantcore.scheme import PRESETS, Scheme
+from quantcore.scheme import PRESETS, Scheme, as_scheme
 
 MOST_SCHEMES = 12
 USUAL = (
@@ -115,13 +115,13 @@ def schemes_of(text: str) -> list[Scheme]:
         QuantError: one is not a scheme.
     """
     parts = filter(None, map(str.strip, text.split(";")))
-    return list(dict.fromkeys(PRESETS.get(part) or Scheme.parse(part) for part in parts))
+    return list(dict.fromkeys(map(Scheme.parse, parts)))
 
 
 def _schemes(schemes: Sequence[Scheme | str]) -> list[Scheme]:
     if not 1 <= len(schemes) <= MOST_SCHEMES:
         raise QuantError(f"Give 1 to {MOST_SCHEMES} schemes, not {len(schemes)}.")
-    return [s if isinstance(s, Scheme) else PRESETS.get(s) or Scheme.parse(s) for s in schemes]
+    return list(map(as_scheme, schemes))
 
 
 def _label(scheme: Scheme) -> str:

@@ -51,8 +51,8 @@ class Val:
     operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or
     on a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are,
     if they are the tensor's; ``data``: whether they are; ``of_element``: whether it is a test on an element;
-    ``cells``: what was assigned to its elements, as `AssignedCells`; ``gathered``: whether what was assigned to
-    its elements has been looked for; ``lanes``: the values, one of each lane, that it stands for, and
+    ``cells``: what was assigned to its elements, as `AssignedCells`; ``gathered``: whether that has been
+    gathered; ``lanes``: the values, one of each lane, that it stands for, and
     ``lane_places``: where each is in it.
     """
 

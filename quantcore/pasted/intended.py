@@ -57,7 +57,9 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     """
     overrides: dict[int, Override] = {}
     for chain in found.values():
-        quarters = torch.arange(chain.x.numel()) * 7 % 32 / 4 - 4
+        quarters = (
+            torch.arange(chain.x.numel()) * 7 + 9
+        ) % 32 / 4 - 4  # from the third on, they tell rules apart
         quarters[:1], quarters[1:2] = _beyond(chain), -_beyond(chain)
         overrides[chain.data.index] = quarters.reshape(chain.x.shape)
         overrides |= {step.other.index: 1.0 for step in chain.scalings}

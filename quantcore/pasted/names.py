@@ -221,6 +221,7 @@ _nn = _module(
 _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
+    float8_e4m3fn=torch.float8_e4m3fn, float8_e5m2=torch.float8_e5m2,
     quint8=torch.quint8, qint8=torch.qint8, qint32=torch.qint32,
 )  # fmt: skip
 _numpy = _module(

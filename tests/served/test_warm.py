@@ -53,13 +53,13 @@ def app(tmp_path_factory):
 
 # imported by pages or tabs other than the first, or by functions that no page calls
 NOT_AT_FIRST = {
-    "pandas", "pyarrow", "quantcore.checkpoints", "quantcore.layerwise", "pages.models.opening", "onnx", "altair", "pydeck",
-    "sympy", "torch._dynamo", "torch._inductor",
+    "pandas", "pyarrow", "quantcore.checkpoints", "quantcore.layerwise", "pages.models.opening", "onnx",
+    "altair", "pydeck", "sympy", "torch._dynamo", "torch._inductor",
 }  # fmt: skip
 
 
 def imported(server):
-    """Its modules, but for codecs: which of them is asked for depends on what is said, and on how busy the machine is."""
+    """Its modules, but for codecs: which are imported depends on what is said, and on how busy it is."""
     return {name for name in server.look_inside()["modules"] if not name.startswith("encodings.")}
 
 
@@ -130,7 +130,7 @@ def test_visitors_of_every_page_are_served_while_the_others_are_warmed(tmp_path)
 
 
 def test_a_visitor_goes_before_the_warm_up(tmp_path):
-    """While a visitor comes again and again, no page but the visitor's is opened: the server's runs are counted."""
+    """While a visitor comes again and again, no page but the visitor's is opened, by the server's count."""
     (tmp_path / "sitecustomize.py").write_text(LONG_PAUSES)
 
     async def stay(server):

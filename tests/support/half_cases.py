@@ -1,4 +1,4 @@
-"""What libraries compute of bfloat16, float16 and float64, as recorded in golden/half.*; see golden/README.md."""
+"""What libraries compute of bfloat16, float16 and float64, as recorded in golden/half.*."""
 
 import dataclasses
 import gzip

@@ -446,7 +446,8 @@ q = torch.ops.quantized_decomposed.quantize_per_tensor(x, s.item(), 0, -128, 127
 y = torch.ops.quantized_decomposed.dequantize_per_tensor(q, s.item(), 0, -128, 127, torch.int8)
 """,
     "torchao": """
-from torchao.quantization.quant_primitives import choose_qparams_affine, quantize_affine, dequantize_affine, MappingType
+from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine
+from torchao.quantization.quant_primitives import dequantize_affine, quantize_affine
 scale, zp = choose_qparams_affine(x, MappingType.SYMMETRIC, (1, x.shape[1]), torch.int8)
 q = quantize_affine(x, (1, x.shape[1]), scale, zp, torch.int8)
 y = dequantize_affine(q, (1, x.shape[1]), scale, zp, torch.int8)

@@ -1,35 +1,34 @@
 """Code pasted into Match, evaluated by our own interpreter: its mistakes by line, and what they do."""
 
-import html
+import math
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.compare.match import guarded, run, views
+from pages.compare.match import guarded, run, source, views
 from pages.compare.match.controls import Inputs
 from pages.serving import settings
 from pages.shared import cards, charts, lesson_plan, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import PageTensor
+from pages.shared.state.selection import PageTensor, of_values
 from quantcore import figures, pasted
 from quantcore.mistakes import CASES, MISTAKES, compare, lines
 from quantcore.pasted import MOST, lines_of
 from quantcore.wording import count
 
 CODE = "match_code"
-_EXAMPLE, _FILE, _PROBLEM = "match_code_example", "match_code_file", "_match_code_problem"
+_EXAMPLE = "match_code_example"
 # examples with cards, and what one sees in them
 _SHOWN = {
     "truncated": "A cast to int drops the fraction",
     "cast-without-clamp": "Codes out of range wrap around",
     "zero-point-left-at-zero": "An asymmetric scale without its zero point",
 }
-_AROUND = 2  # lines shown before and after one that is marked
-_MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
 def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
@@ -44,7 +43,7 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     if settings.current().code == settings.OFF:
         messages.hint("On this server, code is not evaluated (QUANTSCOPE_CODE is off).")
         return
-    verdict = st.container()
+    top = st.empty()
     left, right = st.columns(2)
     with left:
         text = st.text_area(
@@ -60,9 +59,9 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             "no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
         )
         _examples()
-        _upload()
+        source.upload(CODE)
     if not text or not text.strip():
-        if tensor is not None:  # without one, the page shows the cards of tensors
+        if tensor is not None:  # else there are cards with tensors above
             cards.draw(_cards())
         return
     if tensor is None:
@@ -70,21 +69,31 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     else:  # once it is this run's turn
         make = partial(guarded.read_code, text, _shape(tensor))
         reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
-    with verdict:
-        _summary(reading)
+    marks, verdict = right.empty(), st.empty()
+    _verdict(reading, top, marks, verdict)
+    more = _on_tensor(text, reading, tensor, scheme)
+    if more:  # what shows on this tensor belongs to the one verdict
+        _verdict(reading.with_findings(more), top, marks, verdict)
+
+
+def _verdict(
+    reading: qc.CodeReading, top: DeltaGenerator, marks: DeltaGenerator, verdict: DeltaGenerator
+) -> None:
+    """Draw what was found, in a sentence at the top, in the marked lines, and each by itself."""
     if reading.findings:
-        with right:
-            _source(reading)
-    for finding in reading.mistakes:
-        _finding(finding)
-    if reading.notes:
-        notes = len(reading.notes)
-        matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
-        with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
-            for finding in reading.notes:
-                _finding(finding)
-    if tensor is not None:
-        _on_tensor(text, reading, tensor, scheme)
+        with marks:
+            source.draw(reading)
+    with top.container():
+        _summary(reading)
+    with verdict.container():
+        for finding in reading.mistakes:
+            _finding(finding)
+        if reading.notes:
+            notes = len(reading.notes)
+            matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
+            with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
+                for finding in reading.notes:
+                    _finding(finding)
 
 
 def _cards() -> list[cards.Card]:
@@ -118,77 +127,11 @@ def _examples() -> None:
     )
 
 
-def _upload() -> None:
-    """Draw the field for a file with code; what it contains goes into the text."""
-    file = st.file_uploader(
-        "Notebook or script",
-        type=["ipynb", "py", "txt"],
-        key=_FILE,
-        label_visibility="collapsed",
-        on_change=_take,
-    )
-    problem = st.session_state.pop(_PROBLEM, None)
-    if file is not None and problem:
-        messages.error(problem)
-
-
-def _take() -> None:
-    """Put the code of an uploaded file into the text (a callback)."""
-    file = st.session_state[_FILE]
-    if file is None:
-        return
-    try:
-        st.session_state[CODE] = file.getvalue().decode()  # a notebook is taken apart where it is evaluated
-    except UnicodeDecodeError:
-        name = file.name[:40]
-        st.session_state[_PROBLEM] = f"{name} is not a text in UTF-8; upload a notebook or a script."
-
-
 def _load(name: str | None = None) -> None:
     name = name or st.session_state[_EXAMPLE]
     st.session_state[_EXAMPLE] = None
     if name is not None:
         st.session_state[CODE] = "\n".join(line.text for line in lines(CASES[name])[0])
-
-
-def _source(reading: qc.CodeReading) -> None:
-    """Draw the whole code, with its numbers: lines with findings are marked with a sign and a color, those
-    far from any are folded."""
-    marked = {f.line: f.certain for f in reversed(reading.findings)}
-    marked |= {f.line: True for f in reading.mistakes}
-    near = {line + off for line in marked for off in range(-_AROUND, _AROUND + 1)}
-    rows, folded = list[str](), list[str]()
-    for number, line in enumerate(reading.text.split("\n"), 1):
-        row = _row(number, line, marked.get(number), number in reading.skipped)
-        if number in near:
-            rows += [*_folded(folded), row]
-            folded = []
-        else:
-            folded.append(row)
-    style = (
-        "font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;"
-        "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
-    )
-    st.html(f"<pre class='qs-code' style='{style}'>{''.join([*rows, *_folded(folded)])}</pre>")
-
-
-def _row(number: int, line: str, certain: bool | None, skipped: bool) -> str:
-    """Return HTML of a line of the code; ``certain``: of its finding, None if it has none."""
-    sign, colour = (" ", "transparent") if certain is None else _MARKS[certain]
-    faint = ";opacity:.55" if skipped else ""
-    return (
-        f"<div style='background:{colour};padding:0 .5rem{faint}'>{sign} <span "
-        f"style='opacity:.6'>{number:>3}</span>  {html.escape(line)}</div>"
-    )
-
-
-def _folded(rows: list[str]) -> list[str]:
-    """Return HTML of lines that are shown once their number is pressed; a few are shown at once."""
-    if len(rows) <= _AROUND:
-        return rows
-    style = "cursor:pointer;padding:0 .5rem;opacity:.7"
-    summary = f"<summary style='{style}'>{count(len(rows), 'line')}</summary>"
-    return [f"<details>{summary}{''.join(rows)}</details>"]
 
 
 def _summary(reading: qc.CodeReading) -> None:
@@ -208,20 +151,19 @@ def _summary(reading: qc.CodeReading) -> None:
 
 def _finding(finding: qc.CodeFinding) -> None:
     """Draw a finding: the line, what is wrong, how to fix it, and the lesson that explains it."""
-    mistake = MISTAKES[finding.kind]
-    kind = mistake.in_source
+    kind = MISTAKES[finding.kind].in_source
     assert kind is not None  # it was found in source
-    lesson, step = kind.lesson or mistake.lesson or ("mistakes", "")
+    lesson, step = finding.lesson
     mark = ":orange[:material/error:]" if finding.certain else ":blue[:material/info:]"
     words, link = st.columns([6, 1.4], vertical_alignment="center")
     title, what, fix = (messages.plain(text) for text in (kind.title, finding.what, finding.fix))
     words.markdown(f"{mark} **Line {finding.line}: {title}.** {what} {fix}")
-    number = list(lesson_plan.LESSONS).index(lesson) + 1
+    plan = lesson_plan.LESSONS[lesson]
     link.page_link(
         lesson_plan.script(lesson),
-        label=f"Lesson {number}: {lesson_plan.LESSONS[lesson].title}",
+        label=f"Lesson: {CASES[step].title if step in CASES else plan.title}",
         icon=":material/school:",
-        help=CASES[step].title if step in CASES else None,
+        help=plan.steps[step].headline if step in plan.steps and step not in CASES else None,
         query_params={lesson_plan.step_key(lesson): step} if step else None,
     )
 
@@ -231,38 +173,57 @@ def _shape(tensor: PageTensor) -> tuple[int, ...] | None:
     return tuple(tensor.shape) if tensor.elements <= MOST else None
 
 
-def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
-    """Draw each line's values, and the errors and codes of the code and of the scheme that it intends."""
+def _on_tensor(
+    text: str, reading: qc.CodeReading, given: PageTensor | None, scheme: qc.Scheme | None
+) -> tuple[qc.CodeFinding, ...]:
+    """Draw each line's values, and the errors and codes of the code and of the scheme that it intends.
+
+    Returns:
+        what goes wrong on this tensor, besides what the reading has.
+
+    Args:
+        given: the visitor's tensor, for quantizers that are not given one of the code's own.
+    """
     if not reading.lines_of_quantizers:
-        return
-    st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
+        return ()
+    heading = st.empty()
     left, right = st.columns(2)
-    with left:
-        element = _element(len(tensor.shape))
     with right:
         place = _chosen(reading)
+    own = reading.own_tensors[place]
+    if own is not None:
+        title, shape = _named(own), own.shape
+    elif given is not None:
+        title, shape = f"the tensor {given.title}", given.shape
+    else:
+        return ()
+    heading.markdown(f"##### On {messages.plain(title)}")
+    with left:
+        element = _element(len(shape))
+    content = given or cache.CacheKey(f"code {reading.text}", math.prod(shape))
     try:
         shown = cache.cached(
-            tensor,
+            content,
             f"code on tensor {place} {element} {scheme} {reading.text}",
             lambda: guarded.show_code(
                 text,
-                _shape(tensor),
+                None if given is None else _shape(given),
                 place,
-                cache.values(tensor).float().numpy(),
+                np.zeros(1, np.float32) if given is None else cache.values(given).float().numpy(),
                 element,
-                _handed(tensor, scheme),
+                None if given is None else _handed(given, scheme),
             ),
             needs.USUAL,
             long=True,
         )
     except qc.QuantError as error:
         messages.hint(str(error))
-        return
+        return ()
+    tensor = given if own is None and given is not None else of_values(shown.x.numpy(), title)
     if shown.codes.numel() < tensor.elements:
-        shape = " × ".join(map(str, shown.codes.shape))
+        used = " × ".join(map(str, shown.codes.shape))
         st.caption(
-            f"This tensor is large: only {shape} of its elements are used, even for the scale. They are the "
+            f"This tensor is large: only {used} of its elements are used, even for the scale. They are the "
             "first ones along each axis, and runs of others drawn over all of it."
         )
     if shown.against is None:
@@ -271,6 +232,14 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
         _compared(shown, shown.against)
     _values(shown, element)
     _matched(shown, tensor)
+    return shown.findings
+
+
+def _named(own: pasted.OwnTensor) -> str:
+    """Return the name of a tensor that the code makes itself."""
+    name = f" {own.name}" if own.name else ""
+    drawn = ", drawn here at random" if own.random else ""
+    return f"the code's own tensor{name} (line {own.line}){drawn}"
 
 
 def _compared(shown: pasted.Shown, against: pasted.Against) -> None:

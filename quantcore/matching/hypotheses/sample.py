@@ -18,12 +18,11 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Convention
-from quantcore.expressions import run
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_bounds, block_shape, cells_of, grid_shape
 from quantcore.matching.hypotheses.corruption import of_blocks
 from quantcore.matching.inputs import on_grid
-from quantcore.mistakes import Kinds, before_clamp, program_of
+from quantcore.mistakes import Kinds, program_of
 from quantcore.qparams import QParams, parameters
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme
@@ -169,18 +168,18 @@ def numbers_of(params: QParams) -> tuple[bytes | None, ...]:
 
 
 def code_numbers(sample: Sample, grid: QParams, coding: CodingStage) -> dict[str, Any]:
-    """Return what a kernel computes codes of: x, s or 1/s, z, one per element or one for all, and ½."""
+    """Return what a kernel computes codes of: x, s or 1/s, and z, one per element or one for all."""
     numbers = of_blocks(program_of(coding), grid)
     if not KERNELS[coding.kernel].fused:
         numbers = {name: number[sample.block] for name, number in numbers.items()}
-    return {"x": sample.x, **numbers, "½": 0.5}
+    return {"x": sample.x, **numbers}
 
 
 def values_of(sample: Sample, numbers: dict[str, Any], coding: CodingStage, kinds: Kinds = ()) -> Tensor:
     """Return the codes of the sample before the clamp, for its `code_numbers`."""
     if "quantized_twice" in kinds:
         numbers = {**numbers, "s8": grid_of(sample, True, INT8, TEXTBOOK).scale[sample.block]}
-    found: Tensor = run(before_clamp(coding, kinds, tuple(numbers)), numbers, torch.empty_like(sample.x))
+    found: Tensor = program_of(coding, kinds).write("v", numbers, torch.empty_like(sample.x))
     return found
 
 

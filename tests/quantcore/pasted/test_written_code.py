@@ -65,3 +65,26 @@ def numbers(value):
         return None
     value = value.int_repr() if getattr(value, "is_quantized", False) else value
     return value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
+
+
+FLOATS = {
+    "x.abs().max() / 448": [],
+    "x.abs().max() / 1000": [(3, "wrapped")],
+    "x.abs().amax(dim=1, keepdim=True) / 448": [],
+    "x.abs().mean() / (6 * 448)": [(3, "wrapped")],
+}
+
+
+@for_each("scale", FLOATS)
+@for_each(("kind", "most"), [("float8_e4m3fn", 448.0), ("float8_e5m2", 57344.0)])
+def test_a_cast_to_a_small_float_needs_a_clamp(scale, kind, most):
+    scale_in = scale.replace("448", f"{most}").replace("1000", f"{2.2 * most}")
+    text = f"import torch\ns = {scale_in}\nq = (x / s).to(torch.{kind})"
+    reading = qc.read_code(text)
+    assert [(f.line, f.kind) for f in reading.mistakes] == FLOATS[scale]
+    assert not reading.unread
+    x = tensor(text)
+    s = eval(scale_in, {"x": x})
+    assert bool(((x / s).abs() > 1.08 * most).any()) == bool(FLOATS[scale])
+    clamped = text.replace("(x / s)", f"(x / s).clamp({-most}, {most})")
+    assert not qc.read_code(clamped).mistakes
