@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask
-from quantcore.pasted.evaluation import FLOAT, OWN, RANDOM, Val, ancestors
+from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -119,11 +119,6 @@ def origin(val: Val) -> Val:
     while val.flow is not None:
         val = val.flow
     return val
-
-
-def is_literal(val: Val) -> bool:
-    """Tell whether it is a tensor whose values stand in the code."""
-    return val.op == OWN and val.name not in RANDOM
 
 
 class Quantizer(Chain):

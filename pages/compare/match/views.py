@@ -52,12 +52,18 @@ def summary(matches: qc.Matches, tensor: PageTensor, fraction: float) -> None:
     if explained is not None:
         _button("match_lesson", *explained)
     _known(matches, explained)
+    st.caption(messages.plain(_credited(best, tensor.elements) + tried))
+
+
+def _credited(best: Candidate, elements: int) -> str:
+    """Say which libraries give the integers with these rules; nothing if most differ."""
+    if 2 * best.differing >= elements:
+        return ""
     libraries = _libraries(best)
     gives = "gives" if len(libraries) == 1 else "give"
-    almost = "almost " if best.differing else ""
     more = [f"{len(libraries) - 3} more"] if len(libraries) > 3 else []
-    listed = joined([*libraries[:3], *more])
-    st.caption(messages.plain(f"With these rules {listed} {gives} {almost}these integers. {tried}"))
+    equal = f"{elements - best.differing:,} of the {elements:,}" if best.differing else "these"
+    return f"With these rules {joined([*libraries[:3], *more])} {gives} {equal} integers. "
 
 
 def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:

@@ -182,3 +182,52 @@ def test_code_is_not_evaluated_where_it_is_off(monkeypatch):
     at = opened()
     assert any("code is not evaluated" in text for text in said(at.info))
     assert not any(area.key == "match_code" for area in at.text_area)
+
+
+OWN = "t = torch.tensor([[1.0, -2.0, 5.0], [9.0, 4.0, -3.5]])\ns = (t.max() - t.min()) / 255\n"
+OWN += "z = torch.zeros_like(s)\nq = torch.round(t / s + z).to(torch.int8)"
+
+
+def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one():
+    at = opened(OWN)
+    assert "##### On the code's own tensor t (line 1)" in said(at.markdown)
+    assert not any("On the tensor" in text for text in said(at.markdown))
+    scope = {"torch": torch}
+    exec(OWN, scope)
+    codes = scope["q"]
+    right = qc.apply(scope["t"], qc.Scheme.parse("int8 asymmetric"))
+    assert at.dataframe[0].value["Codes that differ"][0] == f"{int((codes != right.codes).sum())} of 6"
+    assert at.dataframe[1].value["At [0, 0]"][0] == "1"  # of t, which has another shape than the tensor in the sidebar
+    (matched,) = [text for text in said(at.warning) if "scale is asymmetric" in text]
+    assert "zero point is omitted" in matched
+    other = opened(f"{OWN}\nu = x.abs().max() / 7\np = torch.round(x / u).clamp(-8, 7)")
+    (choice,) = [box for box in other.selectbox if box.label == "Quantizer"]
+    other = choice.select_index(1).run()
+    assert any(text.startswith("##### On the tensor ") for text in said(other.markdown))
+
+
+def test_without_a_tensor_code_is_asked_for_and_shown_on_its_own():
+    at = the_app()
+    at.session_state["src"], at.session_state["match_src"] = "paste", "code"
+    at = at.run().switch_page("compare/match/page.py").run()
+    assert not at.exception
+    at = typed(at, OWN)
+    assert "##### On the code's own tensor t (line 1)" in said(at.markdown)
+    at = typed(at, WRAPS)
+    assert not at.dataframe
+
+
+def test_a_lesson_stands_beside_its_own_mistake():
+    at = opened("s = x.abs().max() / 255\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
+    assert next(e.proto.label for e in at.get("page_link")) == f"Lesson: {CASES['range-without-minimum'].title}"
+    at = opened("s = (x.max() - x.min()) / 256\nq = torch.round((x - x.min()) / s).to(torch.uint8)")
+    labels = [e.proto.label for e in at.get("page_link")]
+    assert labels[:2] == ["Lesson: Scale", f"Lesson: {CASES['cast-without-clamp'].title}"]
+
+
+def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
+    at = opened("s = x.std() / 100\nq = torch.round(x / s).to(torch.int8)")
+    assert said(at.warning)[0] == "1 mistake in line 2."
+    assert any("Line 2: Cast without a clamp.** Nothing clamps" in text for text in said(at.markdown))
+    assert not any("No known mistake" in text for text in said(at.info))
+    assert source(at).count("✗") == 1
