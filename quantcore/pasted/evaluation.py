@@ -272,6 +272,9 @@ class Evaluation:
             val.varies, val.handed = val.varies or a.varies, val.handed or a.handed
         # a mask chooses elements, it does not hold them
         data = [a for a in args if a.data and not is_mask(a.value)]
+        if len(data) > 1:  # a smaller tensor of the code's own, such as its scales, is not what is quantized
+            most = max(math.prod(shape_of(a.value)) for a in data)
+            data = [a for a in data if a.op != OWN or math.prod(shape_of(a.value)) == most]
         if data and not is_mask(value):
             # signs that are given back to the tensor's elements do not scale them
             signs = op == "sign" and len(args) > 1 and args[0].data  # copysign

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask
-from quantcore.pasted.evaluation import FLOAT, Val, ancestors
+from quantcore.pasted.evaluation import FLOAT, OWN, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -246,7 +246,7 @@ def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
 def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     """Return a scale's kind, its divisor, whether x is multiplied by it, and the axis that it lies along."""
     first, nodes = chains[0], [s.other for s in chains[0].scalings]
-    if any(n.handed for n in nodes) or not any(n.varies for n in nodes):
+    if any(n.handed for n in nodes) or not any(n.varies and n.op != OWN for n in nodes):
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
     # scales along the wrong axis fit where all axes are equally long
     turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()

@@ -161,9 +161,9 @@ def _finding(finding: qc.CodeFinding) -> None:
     plan = lesson_plan.LESSONS[lesson]
     link.page_link(
         lesson_plan.script(lesson),
-        label=f"Lesson: {CASES[step].title if step in CASES else plan.title}",
+        label=f"Lesson: {plan.title}" + (f", case {CASES[step].number}" if step in CASES else ""),
         icon=":material/school:",
-        help=plan.steps[step].headline if step in plan.steps and step not in CASES else None,
+        help=CASES[step].title if step in CASES else plan.steps[step].headline if step else None,
         query_params={lesson_plan.step_key(lesson): step} if step else None,
     )
 

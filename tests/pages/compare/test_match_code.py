@@ -248,10 +248,12 @@ def test_without_a_tensor_code_is_asked_for_and_shown_on_its_own():
 
 def test_a_lesson_stands_beside_its_own_mistake():
     at = opened("s = x.abs().max() / 255\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
-    assert next(e.proto.label for e in at.get("page_link")) == f"Lesson: {CASES['range-without-minimum'].title}"
+    link = at.get("page_link")[0].proto
+    assert (link.label, link.help) == ("Lesson: Mistakes, case 5", CASES["range-without-minimum"].title)
     at = opened("s = (x.max() - x.min()) / 256\nq = torch.round((x - x.min()) / s).to(torch.uint8)")
-    labels = [e.proto.label for e in at.get("page_link")]
-    assert labels[:2] == ["Lesson: Scale", f"Lesson: {CASES['cast-without-clamp'].title}"]
+    links = [(e.proto.label, e.proto.help) for e in at.get("page_link")]
+    assert links[0] == ("Lesson: Scale", "What does one more bit buy?")
+    assert links[1] == ("Lesson: Mistakes, case 8", CASES["cast-without-clamp"].title)
 
 
 def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
