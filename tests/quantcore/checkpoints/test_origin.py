@@ -346,6 +346,8 @@ def test_what_plain_numbers_mean(tmp_path):
             assert shown == f"{dtype} 0x{raw:0{2 * number.itemsize}x}"
             small = dtype.startswith("F8") or dtype in ("U8", "BOOL")
             assert np.float32(value) == np.float32(raw if small else number.item())
+        narrowed = ("'F64' is float64; its numbers are read as the nearest float32.",)
+        assert tensors[dtype].notes() == (narrowed if dtype == "F64" else ())
 
 
 def test_means_of_an_expert_that_saw_no_token():

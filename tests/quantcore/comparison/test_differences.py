@@ -72,7 +72,7 @@ PATTERNS = {
     r"there is no zero point: x̂ is (.*?)(?:, with min = low)?": "min",
     r"the zero point is rounded after the subtraction": "z after",
     r"the zero point is computed in float64": "z in float64",
-    r"the zero point is computed with the scale before it is replaced": "z of raw",
+    r"the zero point is computed with the scale before it is (?:cast|replaced|cast or replaced)": "z of raw",
     r"the zero point of a replaced scale is 0": "z of replaced",
     rf"a zero point of NaN is replaced by ({NUMBER})": "z of NaN",
     r"(?:NaN|∞ / ∞) has no code; (\d+) is shown": "no code",
