@@ -35,7 +35,8 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
         if node.op == "cast":
             how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding
-        image = node.op == "cast" and q.kind == "given" and q.scalings[0].op == "mul"
+        times = q.scalings[0].other.number if q.scalings[0].op == "mul" else None
+        image = node.op == "cast" and q.kind == "given" and times in (255, 65535)
         yield q.found("toward_zero", node.line, not image, how=how)
     if q.multiplied:
         yield q.found("multiplied", q.scalings[0].line, how="x is multiplied by the scale")

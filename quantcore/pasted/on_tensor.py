@@ -139,7 +139,7 @@ def show_code(
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
-    x_hat = (codes - chain.zero) * chain.factor - chain.shift
+    x_hat = (codes.reshape(chain.x.shape) - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))

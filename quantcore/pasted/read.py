@@ -10,6 +10,7 @@ import torch
 from quantcore.pasted import bounds
 from quantcore.pasted.checks import check_codes, check_on, check_special
 from quantcore.pasted.evaluation import CodeInputs
+from quantcore.pasted.floats import check_floats
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
@@ -58,6 +59,8 @@ class CodeReading:
     @property
     def summary(self) -> str:
         """One sentence on what was found; without mistakes, only what was checked."""
+        if self.mistakes and not self.lines_of_quantizers:
+            return f"{count(len(self.mistakes), 'mistake')} in {lines_of(self.mistakes)}."
         if not self.lines_of_quantizers and self.library:
             return f"This code leaves rounding and clamping to the library: {joined(self.library)}."
         if not self.lines_of_quantizers and self.unread:
@@ -121,6 +124,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
         found.append(replace(finding("clamp_in_place", line, what=what), quantizer=0 if quantizers else None))
+    found += [f for walks in probed for f in check_floats(walks)]
     lines, first = source.lines, probed[0]["positive"]
     findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in found]
     return CodeReading(

@@ -1,6 +1,5 @@
 """Code pasted into Match, evaluated by our own interpreter: its mistakes by line, and what they do."""
 
-import html
 import math
 from functools import partial
 
@@ -10,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.compare.match import guarded, run, views
+from pages.compare.match import guarded, run, source, views
 from pages.compare.match.controls import Inputs
 from pages.serving import settings
 from pages.shared import cards, charts, lesson_plan, messages
@@ -30,7 +29,6 @@ _SHOWN = {
     "cast-without-clamp": "Codes out of range wrap around",
     "zero-point-left-at-zero": "An asymmetric scale without its zero point",
 }
-_MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
 def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
@@ -45,6 +43,7 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     if settings.current().code == settings.OFF:
         messages.hint("On this server, code is not evaluated (QUANTSCOPE_CODE is off).")
         return
+    top = st.empty()
     left, right = st.columns(2)
     with left:
         text = st.text_area(
@@ -55,11 +54,12 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             label_visibility="collapsed",
             placeholder="scale = x.abs().max() / 127\n"
             "q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
-            help="A quantizer in torch or numpy, 3 to 60 lines. It is evaluated by an interpreter of our "
-            "own, with no import, no file and no attribute outside a fixed list. The link does not carry "
-            "it. Press Ctrl+Enter when done.",
+            help="A quantizer in torch or numpy, or a whole notebook: its file (.ipynb) or its cells with "
+            "prompts and outputs. It is evaluated by an interpreter of our own, with no import, no file and "
+            "no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
         )
         _examples()
+        source.upload(CODE)
     if not text or not text.strip():
         if tensor is not None:  # else there are cards with tensors above
             cards.draw(_cards())
@@ -70,19 +70,22 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
         make = partial(guarded.read_code, text, _shape(tensor))
         reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
     marks, verdict = right.empty(), st.empty()
-    _verdict(reading, marks, verdict)
+    _verdict(reading, top, marks, verdict)
     more = _on_tensor(text, reading, tensor, scheme)
     if more:  # what shows on this tensor belongs to the one verdict
-        _verdict(reading.with_findings(more), marks, verdict)
+        _verdict(reading.with_findings(more), top, marks, verdict)
 
 
-def _verdict(reading: qc.CodeReading, marks: DeltaGenerator, verdict: DeltaGenerator) -> None:
-    """Draw the marked lines and all that is found in them."""
+def _verdict(
+    reading: qc.CodeReading, top: DeltaGenerator, marks: DeltaGenerator, verdict: DeltaGenerator
+) -> None:
+    """Draw what was found, in a sentence at the top, in the marked lines, and each by itself."""
     if reading.findings:
         with marks:
-            _source(reading)
-    with verdict.container():
+            source.draw(reading)
+    with top.container():
         _summary(reading)
+    with verdict.container():
         for finding in reading.mistakes:
             _finding(finding)
         if reading.notes:
@@ -131,25 +134,6 @@ def _load(name: str | None = None) -> None:
         st.session_state[CODE] = "\n".join(line.text for line in lines(CASES[name])[0])
 
 
-def _source(reading: qc.CodeReading) -> None:
-    """Draw the lines with findings, with their numbers, marked with a sign and a color."""
-    marked = {f.line: f.certain for f in reversed(reading.findings)}
-    marked |= {f.line: True for f in reading.mistakes}
-    rows = []
-    for number, line in enumerate(reading.text.split("\n"), 1):
-        if number in marked:
-            sign, colour = _MARKS[marked[number]]
-            rows.append(
-                f"<div style='background:{colour};padding:0 .5rem'>{sign} <span "
-                f"style='opacity:.6'>{number:>3}</span>  {html.escape(line)}</div>"
-            )
-    style = (
-        "font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;"
-        "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
-    )
-    st.html(f"<pre class='qs-code' style='{style}'>{''.join(rows)}</pre>")
-
-
 def _summary(reading: qc.CodeReading) -> None:
     found, _, checked = reading.summary.partition(" Checked: ")
     if reading.mistakes or not reading.lines_of_quantizers:
@@ -160,6 +144,9 @@ def _summary(reading: qc.CodeReading) -> None:
         st.info(messages.plain(reading.summary), icon=":material/rule:")
     for sentence in reading.unread:
         st.caption(messages.plain(sentence))
+    if reading.skipped:
+        n = len(reading.skipped)
+        st.caption(f"{count(n, 'line')} {'is' if n == 1 else 'are'} not Python, and passed over.")
 
 
 def _finding(finding: qc.CodeFinding) -> None:
@@ -174,9 +161,9 @@ def _finding(finding: qc.CodeFinding) -> None:
     plan = lesson_plan.LESSONS[lesson]
     link.page_link(
         lesson_plan.script(lesson),
-        label=f"Lesson: {CASES[step].title if step in CASES else plan.title}",
+        label=f"Lesson: {plan.title}" + (f", case {CASES[step].number}" if step in CASES else ""),
         icon=":material/school:",
-        help=plan.steps[step].headline if step in plan.steps and step not in CASES else None,
+        help=CASES[step].title if step in CASES else plan.steps[step].headline if step else None,
         query_params={lesson_plan.step_key(lesson): step} if step else None,
     )
 
@@ -211,6 +198,11 @@ def _on_tensor(
     else:
         return ()
     heading.markdown(f"##### On {messages.plain(title)}")
+    if own is None and given is not None and given.dtype != "float32":
+        st.caption(
+            f"The code gets x as float32 numbers of the same value; on a {given.dtype} tensor, torch also "
+            "rounds each result to that dtype."
+        )
     with left:
         element = _element(len(shape))
     content = given or cache.CacheKey(f"code {reading.text}", math.prod(shape))
@@ -301,10 +293,16 @@ def _chosen(reading: qc.CodeReading) -> int:
             range(several),
             index=place,
             key=f"match_code_chosen_{several}_{place}",
-            format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}",
-            width=260,
+            format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}: {_judged(reading, i)}",
+            width=360,
         )
     )
+
+
+def _judged(reading: qc.CodeReading, place: int) -> str:
+    """Say how many mistakes were found in a quantizer."""
+    mistakes = sum(finding.quantizer == place for finding in reading.mistakes)
+    return count(mistakes, "mistake") if mistakes else "no known mistake"
 
 
 def _element(rank: int) -> tuple[int, ...]:

@@ -191,3 +191,10 @@ def test_what_goes_wrong_on_the_tensor_shown_is_found_on_it():
     merged = one_sided.with_findings(show_code(one_sided, 0, x.abs() + 1).findings)
     assert [f.kind for f in merged.findings].count("zero_point_clamped") == 1
     assert kinds(merged.mistakes) == {"zero_point_clamped"}
+
+
+def test_an_end_of_the_range_is_not_taken_for_a_zero_point():
+    """With codes that have none; an integer that is subtracted is one."""
+    text = "s = (x.max() - x.min()) / 255\nz = 0\nq = (torch.round(x / s) + z).clamp(-128, 127)\ny = (q {}) * s"
+    for added, kind in (("+ x.min()", "not_undone"), ("- torch.round(x.min() / s)", "zero_point_not_added")):
+        assert kinds(f for f in qc.read_code(text.format(added)).mistakes if f.line == 4) == {kind}
