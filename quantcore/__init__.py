@@ -123,6 +123,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'quantcore' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES, *_FUNCTIONS})
+
+
 __all__ = [
     "CODEBOOKS",
     "CONVENTIONS",

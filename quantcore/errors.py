@@ -6,3 +6,9 @@ class QuantError(ValueError):
 
     Pages show it as one sentence. Any other exception is a bug in quantcore.
     """
+
+
+class UnknownNameError(QuantError, KeyError):
+    """A name that a table of named records does not have; also a KeyError, as of every mapping."""
+
+    __str__ = Exception.__str__

@@ -3,7 +3,7 @@
 The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. x,
 scale and dequantized have the dtypes in which the library takes and gives them; NumPy has no bfloat16, of
 which a .npz has the values as float32. The text of the scheme and the dtype of x are included, so that the
-file says how its codes were computed.
+file says how its codes were computed; `quantcore.tensors` reads x in that dtype.
 
 In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear
 computes saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
@@ -34,7 +34,7 @@ from quantcore.conventions import CONVENTIONS, KERNELS, TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
-from quantcore.quantization import Quantized, quantize
+from quantcore.quantization import Quantized, check_result, quantize
 from quantcore.scheme import Scheme
 from quantcore.tensors import as_numpy, number_texts
 
@@ -50,6 +50,7 @@ def arrays(result: Quantized) -> dict[str, Tensor]:
     >>> {name: tuple(array.shape) for name, array in arrays(result).items()}
     {'x': (2, 2), 'codes': (2, 2), 'scale': (2, 1), 'zero_point': (2, 1), 'dequantized': (2, 2)}
     """
+    check_result(result, "export")
     found = {
         "x": result.x.to(result.dtype),
         "codes": result.codes,
@@ -123,6 +124,7 @@ def to_onnx(result: Quantized) -> bytes:
         QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is
             not an integer format, or the package onnx is not installed.
     """
+    check_result(result, "to_onnx")
     bits = _type_bits(result)
     _check_same_codes(result, bits)
     return _model(result, bits)

@@ -10,11 +10,23 @@ import functools
 import math
 import re
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
-from quantcore.errors import QuantError
+from quantcore.errors import QuantError, UnknownNameError
+from quantcore.wording import nearest, passed
 
+Record = TypeVar("Record")
 MAX_CHARS = 100_000  # enough for the given parameters of a few thousand blocks
+
+
+class NamedRecords(dict[str, Record]):
+    """A dictionary of records by name, which suggests a name that resembles an unknown one."""
+
+    def __missing__(self, name: object) -> Record:
+        near = nearest(name, self) if isinstance(name, str) else None
+        some = f"did you mean {near!r}?" if near else f"for example {', '.join(list(self)[:4])}."
+        what = repr(name[:40]) if isinstance(name, str) else passed(name)
+        raise UnknownNameError(f"There is no {what} among these {len(self)} names; {some}")
 
 
 @functools.lru_cache(1024)  # asked for the same few classes, thousands of times in a search

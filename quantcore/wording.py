@@ -1,6 +1,8 @@
 """Parts of sentences: counts, lists, sizes, shapes, positions in a text, and a user's words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
 
 
 def count(n: int, what: str) -> str:
@@ -73,3 +75,36 @@ def shape_text(shape: tuple[int, ...]) -> str:
     if len(shape) > 20 or any(abs(n) >= 10**15 for n in shape):
         return f"of {len(shape)} axes"
     return str(shape)
+
+
+def passed(value: Any) -> str:
+    """Say what was passed instead of what is needed.
+
+    >>> passed("int4"), passed(4), passed(None), passed(dict), passed([1])
+    ("the text 'int4'", 'the number 4', 'None', 'the class dict, not an instance', 'a list')
+    """
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return f"the text {short(value)}"
+    if isinstance(value, int | float):
+        return f"the number {value:.10g}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}, not an instance"
+    name = type(value).__name__
+    shape = getattr(value, "shape", None)
+    shaped = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}{shaped}"
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that a mistyped word most resembles, or that it begins; None if there is none.
+
+    >>> nearest("per_tenser", ["per_tensor", "per_group"]), nearest("x", ["per_tensor"])
+    ('per_tensor', None)
+    """
+    by_lower = {name.lower(): name for name in names}
+    typed = word.lower()
+    begun = [name for name in by_lower if len(typed) >= 3 and name.startswith(typed)]
+    found = [*begun, *get_close_matches(typed, by_lower, 1, 0.75)]
+    return by_lower[found[0]] if found else None

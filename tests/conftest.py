@@ -15,8 +15,8 @@ import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers would fight over the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Workers, and dozens of servers and programs, import the same 700 modules: what one has compiled the others take, and the
-# next run, too, even where images of containers say otherwise
+# Workers, and dozens of servers and programs, import the same 700 modules: what one has compiled the others
+# take, and the next run, too, even where images of containers say otherwise
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # What tests share they do not write into a home; the servers of the browser tests have this folder in common
@@ -28,7 +28,7 @@ os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "data" / "golden_c
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected stays to the end: to look for garbage in it again and again takes 4 s a worker."""
+    """What is imported and collected stays to the end: looking for garbage in it would take 4 s a worker."""
     gc.disable()
     try:
         return (yield)
@@ -37,29 +37,53 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
+    """Each worker begins elsewhere: what one has compiled the others take, and nobody compiles all modules.
+
+    In a fresh checkout that takes 6 s, most of it for what pytest makes of each `assert`.
+    """
+    report: pytest.CollectReport = yield
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_{name}", "") for name in ("WORKER", "WORKER_COUNT"))
+    if worker and isinstance(collector, pytest.Directory) and report.passed:
+        at = int(worker.removeprefix("gw")) * len(report.result) // int(workers)
+        report.result = report.result[at:] + report.result[:at]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits comes first, beside what computes: at the end, the cores would wait with it."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/browser/", "tests/served/")))
+    """In one order, wherever the worker began."""
+    items.sort(key=_turn)
 
 
 TESTS = Path(__file__).parent
 IN_BROWSER = sorted(path.stem for path in TESTS.glob("browser/test_*.py"))
 # packages of libraries that take 4 to 6 s to import
-LIBRARIES = re.compile(r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum)\b", re.M)
+LIBRARIES = re.compile(
+    r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b",
+    re.M,
+)
 
 
 @functools.cache
 def _scope(module: str) -> str:
-    """What one worker runs: a module, whose tests share a server or a training; all that import the same libraries."""
+    """What one worker runs: a module, whose tests share a server or a training, or all of one import."""
     if module.startswith("tests/browser/"):
         return f"browser {IN_BROWSER.index(Path(module).stem) % 2}"
     text = (TESTS.parent / module).read_text(encoding="utf-8")
     return "libraries" if LIBRARIES.search(text) else module
 
 
+def _turn(item: pytest.Item) -> tuple[int, str]:
+    """What waits comes first, beside what computes, then what takes longest: at the end, cores would idle."""
+    module = item.nodeid.partition("::")[0]
+    waits, long = module.startswith(("tests/browser/", "tests/served/")), _scope(module) == "libraries"
+    return (0 if waits else 1 if long else 2), module
+
+
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores, as those with a browser wait for it; each imports and collects everything."""
+    """One more than there are cores, as those with a browser wait for it; each imports everything."""
     return 1 + len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
 
 
@@ -81,7 +105,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 class AskedState(Mapping[str, Any]):
-    """The state of a session, read only where it is asked for: each of a hundred widgets asks for its own key."""
+    """The state of a session, read only where it is asked for: a hundred widgets ask for their own key."""
 
     def __init__(self, state: Any) -> None:
         self._state = state._state
@@ -100,9 +124,10 @@ class AskedState(Mapping[str, Any]):
 def _once_for_all_pages() -> Any:
     """What takes two thirds of a page's run under `AppTest`, and does not change what the page does.
 
-    It looks through all installed packages for components of theirs, and compiles the scripts, each time with the same
-    result; asks a thousand times a second whether the run has ended, each time taking the interpreter away from it;
-    collects the whole state for each widget; and looks at all attributes of the server for which it puts a mock.
+    It looks through all installed packages for components of theirs, and compiles the scripts, each time with
+    the same result; asks a thousand times a second whether the run has ended, each time taking the
+    interpreter away from it; collects the whole state for each widget; and looks at all attributes of the
+    server for which it puts a mock.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
@@ -127,8 +152,10 @@ def _once_for_all_pages() -> Any:
 
 @pytest.fixture
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found in pasted code does not depend on how fast the machine is; how long code may take is tested with
-    hostile code."""
+    """What is found in pasted code does not depend on how fast the machine is.
+
+    How long code may take is tested with hostile code.
+    """
     from quantcore.pasted import bounds
 
     monkeypatch.setattr(bounds, "SECONDS", 60)

@@ -9,7 +9,7 @@ from quantcore.analysis.metrics import x_hat_of
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, split_axes
 from quantcore.numerics import CHUNK
-from quantcore.quantization import Quantized, unclamped
+from quantcore.quantization import Quantized, check_result, unclamped
 
 
 def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
@@ -50,6 +50,7 @@ def block_errors(result: Quantized) -> Tensor:
     tensor([[0.0085],
             [0.6836]], dtype=torch.float64)
     """
+    check_result(result, "block_errors")
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
     x = result.x.reshape(result.blocked_shape)

@@ -22,11 +22,12 @@ from quantcore.quantization import (
     Quantized,
     apply_quietly,
     approximations,
+    check_result,
     may_leave_integers,
     parameters_of,
     unclamped,
 )
-from quantcore.scheme import Scheme, accepted, with_importance
+from quantcore.scheme import Scheme, accepted, as_scheme, with_importance
 
 _FEW_CODES = 8  # looking for so many costs less than counting all
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
@@ -171,14 +172,17 @@ def _sums_of(result: Quantized, region: Region, x: Tensor, x_hat: Tensor) -> Sum
     return found
 
 
-def report(result: Quantized) -> Report:
-    """Return every metric of a result, in one pass.
+def report(result: Any, scheme: Scheme | str | None = None) -> Report:
+    """Return every metric of a result, in one pass; of a tensor, with the ``scheme`` that quantizes it.
 
     >>> import quantcore as qc
     >>> found = qc.report(qc.apply([[0.5, -1.0], [2.0, 0.1]], qc.Scheme(qc.INT4)))
     >>> qc.decibels(found.sqnr_db), found.max_abs_error_index, found.codes_used
     ('21.7 dB', (0, 1), 4)
     """
+    if scheme is not None:
+        result = apply_quietly(result, scheme)
+    check_result(result, "report")
     fmt, shape = result.scheme.format, tuple(result.given.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
     for region, values in unclamped(result.given, result.params, result.computed):
@@ -204,7 +208,9 @@ def report(result: Quantized) -> Report:
     )
 
 
-def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: Any = None) -> SchemeErrors:
+def errors_of(
+    x: Any, scheme: Scheme | str, power: float | None = None, importance: Any = None
+) -> SchemeErrors:
     """Return the errors of the codes that `apply` gives, from sums alone: several times as fast as `report`.
 
     Args:
@@ -217,6 +223,7 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
     Raises:
         QuantError: as in `apply`.
     """
+    scheme = as_scheme(scheme)
     if importance is not None:
         scheme = with_importance(scheme)
     x, scheme, _ = accepted(x, scheme)

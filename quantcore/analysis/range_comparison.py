@@ -12,9 +12,9 @@ from quantcore.analysis.sums import sqnr_of
 from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
-from quantcore.quantization import Quantized, apply_quietly
+from quantcore.quantization import Quantized, apply_quietly, check_result
 from quantcore.range_setting import METHODS, MinMax, RangeSetting, Task
-from quantcore.scheme import Scheme, received, unsupported_reason
+from quantcore.scheme import Scheme, as_scheme, received, unsupported_reason
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RangeMark:
 
 def range_marks(
     x: Any,
-    scheme: Scheme,
+    scheme: Scheme | str,
     block: tuple[int, ...] | None = None,
     settings: tuple[RangeSetting, ...] = METHODS,
 ) -> tuple[RangeMark, ...]:
@@ -62,6 +62,7 @@ def range_marks(
     Raises:
         QuantError: see `range_curve`.
     """
+    scheme = as_scheme(scheme)
     if scheme.range_setting.searches_codes:
         return ()
     x, scheme, _ = received(x, scheme)
@@ -86,6 +87,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
     >>> qc.range_in_use(qc.apply([-1.0, 0.5, 2.0], qc.Scheme.parse("uint4 asymmetric")))
     (-1.0, 2.0)
     """
+    check_result(result, "range_in_use")
     low, high = result.params.low, result.params.high
     if low is None or high is None or result.scheme.range_setting.moves_zero_point:
         low, high = (

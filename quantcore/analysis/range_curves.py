@@ -16,13 +16,13 @@ from torch import Tensor
 
 from quantcore.analysis.blocks import elements_of
 from quantcore.errors import QuantError
-from quantcore.granularity import Blocks, to_blocks
+from quantcore.granularity import Blocks
 from quantcore.notation import write_call
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import BlockErrors, Groups, parameters
-from quantcore.quantization import Quantized
+from quantcore.quantization import Quantized, check_result
 from quantcore.range_setting import MinMax, Search, Trial
-from quantcore.scheme import Scheme, check_supported, received
+from quantcore.scheme import Scheme, as_scheme, check_supported, received
 
 MAX_ELEMENTS = 1 << 19
 Array = npt.NDArray[Any]
@@ -66,8 +66,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
         part = elements_of(x, scheme.granularity, position).reshape(1, -1)
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
-    boxes = blocks.regions(CHUNK, whole_blocks=True)
-    every = [_thinned(to_blocks(blocks.view(x)[box.elements], box.block), x.numel()) for box in boxes]
+    every = [_thinned(rows, x.numel()) for _, rows in blocks.pieces(x, CHUNK)]
     sizes = dict.fromkeys(group.shape[1] for group in every)
     joined = [torch.cat([group for group in every if group.shape[1] == size]) for size in sizes]
     return MeasuredBlocks(joined, tuple(x.shape), x.numel(), blocks.count)
@@ -116,7 +115,7 @@ class RangeCurve:
         return int(np.flatnonzero(mse == mse.min())[-1])
 
 
-def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) -> RangeCurve:
+def range_curve(x: Any, scheme: Scheme | str, block: tuple[int, ...] | None = None) -> RangeCurve:
     """Measure ranges from 1/50 to 5/4 of min-max; the scheme's own range setting is ignored.
 
     Args:
@@ -131,6 +130,7 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
     Raises:
         QuantError: the scheme does not fit x, x contains NaN or infinity, or there is no such block.
     """
+    scheme = as_scheme(scheme)
     x, scheme, _ = received(x, dataclasses.replace(scheme, range_setting=MinMax()))
     blocks = measured_blocks(x, scheme, block)
     fractions = np.arange(1, round(MAX_FRACTION * STEPS) + 1) / STEPS
@@ -206,6 +206,7 @@ def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> Sea
     Raises:
         QuantError: the scheme's range setting is not a search.
     """
+    check_result(result, "search_curve")
     setting, count = result.scheme.range_setting, result.blocks.count
     if not isinstance(setting, Search):
         raise QuantError(f"{write_call(setting)} is not a search; choose one such as make_qx.")

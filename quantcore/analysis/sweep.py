@@ -16,12 +16,13 @@ from quantcore.analysis.metrics import Report, report
 from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
-from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor, as_shape
 from quantcore.notation import write_call
 from quantcore.numerics import held
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import HalfQuadratic, MinMax, MinMse, Percentile, RangeSetting
-from quantcore.scheme import PRESETS, Scheme, bits_per_element, unsupported_reason
+from quantcore.scheme import PRESETS, Scheme, as_scheme, bits_per_element, unsupported_reason
+from quantcore.wording import passed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,7 @@ class Row:
         }
 
 
-def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.DataFrame":
+def sweep(x: Any, schemes: Iterable[Scheme | str], workers: int | None = None) -> "pd.DataFrame":
     """Return one row per scheme, in order: its parts, every metric, bits per element and seconds.
 
     An unsupported scheme has the reason under ``refused`` and NaN for numbers.
@@ -93,7 +94,9 @@ def sweep(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> "pd.
     return pd.DataFrame([row.as_dict() for row in rows])
 
 
-def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) -> Generator[Row, None, None]:
+def sweep_rows(
+    x: Any, schemes: Iterable[Scheme | str], workers: int | None = None
+) -> Generator[Row, None, None]:
     """Yield the rows of `sweep` as they are computed, on ``workers`` threads (by default one per core).
 
     Memory does not grow with the number of schemes: a result is dropped once it is measured. Closing the
@@ -108,7 +111,9 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
     int4 20.2 dB
     """
     x, dtype = held(x)
-    tasks = enumerate(schemes)
+    if isinstance(schemes, str | Scheme) or not isinstance(schemes, Iterable):
+        raise QuantError(f"schemes is {passed(schemes)}; give a list of schemes or of their texts.")
+    tasks = enumerate(map(as_scheme, schemes))
     count = workers or _cores()
     with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
         # one more task than there are threads, so that no thread waits
@@ -151,10 +156,11 @@ def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     """Return the schemes usually compared for a tensor of this shape, from few bits to many.
 
     Integers of 2 to 8 bits (symmetric and asymmetric), floats of 4 to 8 bits and codebooks; per-tensor,
-    per-channel, per-group and per-block; with min-max, up to 4 bits also with min-MSE, and per-tensor and
-    per-channel integers also with the 99.9th percentile. Then HQQ's schemes and every preset. Schemes that do
-    not fit the shape are left out.
+    per-channel, per-group (also of 32 and 128 along axis 0) and per-block; with min-max, up to 4 bits also
+    with min-MSE, and per-tensor and per-channel integers also with the 99.9th percentile. Then HQQ's schemes
+    and every preset. Schemes that do not fit the shape are left out.
     """
+    shape = as_shape(shape)
     granularities = _granularities(shape)
     candidates = [
         Scheme(fmt, symmetric, granularity, setting)
@@ -186,6 +192,8 @@ def _granularities(shape: tuple[int, ...]) -> list[Granularity]:
     if not shape:
         return [PerTensor()]
     groups: list[Granularity] = [PerGroup(size) for size in (16, 32, 64, 128) if size < shape[-1]]
+    if len(shape) > 1:  # these are better where columns differ more than rows
+        groups += [PerGroup(size, axis=0) for size in (32, 128) if size < shape[0]]
     blocks: list[Granularity] = []
     if len(shape) > 1 and min(shape[-2:]) > 32:
         blocks = [PerBlock((*(1,) * (len(shape) - 2), 32, 32))]

@@ -116,7 +116,7 @@ class Window:
 
     def against(self, original: Tensor) -> "Window":
         """Return the window with its original rows, float32, which were read elsewhere."""
-        result = None if self.result is None else replace(self.result, given=original)
+        result = None if self.result is None else replace(self.result, kept=original)
         return replace(self, result=result, original=original)
 
 
@@ -234,7 +234,7 @@ def _result(part: _Part) -> tuple[Quantized, Span]:
     codes = part.cut(layout.codes(part.rows).to(layout.element.dtype))
     parameters, width, block = _parameters(part)
     result = _result_of(layout, parameters, None, PerBlock((1, width)), codes, codes)
-    return replace(result, given=result.dequantized), block
+    return replace(result, kept=result.dequantized), block
 
 
 def _parameters(part: _Part) -> tuple[Parameters, int, Span]:

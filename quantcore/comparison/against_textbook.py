@@ -5,7 +5,7 @@ import torch
 from quantcore.conventions import CHOICES, TEXTBOOK, SchemeFacts
 from quantcore.qparams import parameters
 from quantcore.range_setting import Task
-from quantcore.scheme import Scheme, facts_of
+from quantcore.scheme import Scheme, as_scheme, facts_of
 
 # The choices whose effect is the same in all blocks if the range is fixed
 _OF_RANGE = {
@@ -15,7 +15,7 @@ _OF_RANGE = {
 }  # fmt: skip
 
 
-def differences(scheme: Scheme) -> list[str]:
+def differences(scheme: Scheme | str) -> list[str]:
     """Return one short phrase for each choice in which this scheme's convention differs from the textbook.
 
     Choices that can't change a number of this scheme are left out: asymmetric choices of a symmetric scheme,
@@ -25,6 +25,7 @@ def differences(scheme: Scheme) -> list[str]:
     >>> differences(Scheme.parse("int8 torchao"))[:2]
     ['the scale is max|x| / 127.5', 'no scale is below 2^-126']
     """
+    scheme = as_scheme(scheme)
     phrases = _phrases(scheme)
     if scheme.scales is not None:
         # the sentence on NaN in x covers it: the scale is NaN because x is

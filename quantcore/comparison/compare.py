@@ -17,10 +17,10 @@ from torch import Tensor
 
 from quantcore.comparison.causes import CODING, NO_TIE, blocks_of, choices_behind, kernel_kinds, same
 from quantcore.comparison.sentences import kind_of, sentence
-from quantcore.conventions import KERNELS, Convention
+from quantcore.conventions import KERNELS, Convention, as_convention
 from quantcore.numerics import CHUNK, held
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
-from quantcore.scheme import Scheme
+from quantcore.scheme import Scheme, as_scheme
 
 PARAMETERS = ("scale", "zero_point")
 MOST = 1 << 16  # differing elements that are analyzed
@@ -122,7 +122,7 @@ class Comparison:
         return torch.tensor([name in names for names in self.sets])[place]
 
 
-def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
+def compare(x: Any, scheme: Scheme | str, a: Convention | str, b: Convention | str) -> Comparison:
     """Quantize x by ``scheme`` under both conventions and find the reason for every code that differs.
 
     >>> import quantcore as qc
@@ -134,8 +134,11 @@ def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
     Raises:
         QuantError: the scheme does not fit x, or one of the libraries does not support it.
     """
-    x, dtype = held(x)
-    of_a, of_b = (apply_quietly(x, dataclasses.replace(scheme, convention=c), dtype=dtype) for c in (a, b))
+    scheme, (x, dtype) = as_scheme(scheme), held(x)
+    of_a, of_b = (
+        apply_quietly(x, dataclasses.replace(scheme, convention=as_convention(c)), dtype=dtype)
+        for c in (a, b)
+    )
     differs = of_a.codes != of_b.codes
     differing = _differing(of_a, of_b)
     sets = tuple(s for n in range(1, len(differing) + 1) for s in itertools.combinations(differing, n))

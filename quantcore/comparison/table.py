@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from quantcore.analysis import Report, report
-from quantcore.conventions import INTEGER_CONVENTIONS, Convention
+from quantcore.conventions import INTEGER_CONVENTIONS, Convention, as_convention
 from quantcore.errors import QuantError
 from quantcore.numerics import held
 from quantcore.quantization import Quantized, apply_quietly
-from quantcore.scheme import Scheme, check_supported
+from quantcore.scheme import Scheme, as_scheme, check_supported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ _KEPT = 4  # results kept in memory, for libraries that give the same numbers
 
 
 def library_table(
-    x: Any, scheme: Scheme, chosen: Convention, block: tuple[int, ...] | None = None
+    x: Any, scheme: Scheme | str, chosen: Convention | str, block: tuple[int, ...] | None = None
 ) -> "pd.DataFrame":
     """Return one row per convention: scale and zero_point of a block, number of codes that differ, error.
 
@@ -37,6 +37,7 @@ def library_table(
     """
     import pandas as pd
 
+    scheme, chosen = as_scheme(scheme), as_convention(chosen)
     x, dtype = held(x)
     rows: list[dict[str, Any]] = []
     seen: dict[Convention, dict[str, Any]] = {}

@@ -17,6 +17,7 @@ from quantcore.conventions.record import (
     VALUES,
     Convention,
     Limit,
+    as_convention,
 )
 from quantcore.conventions.stages.coding import DECODINGS, CodingStage
 from quantcore.conventions.stages.scale import (

@@ -8,9 +8,6 @@ Libraries round half to even.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import torch
-from torch import Tensor
-
 from quantcore.expressions import (
     FUSED,
     PRODUCT,
@@ -42,12 +39,6 @@ class Kernel:
     def code(self, round_: Rounding = half_even) -> Expression:
         """Return the code before clamping."""
         return _code(self, round_)
-
-    def factor(self, scale: Tensor, inverse: Tensor | None = None) -> Tensor:
-        """Return the scale, or if the kernel multiplies its inverse; ``inverse``: the stored one."""
-        if not self.inverse:
-            return scale
-        return torch.reciprocal(scale) if inverse is None else inverse
 
     @cached_property
     def formula(self) -> str:

@@ -14,6 +14,7 @@ from quantcore.conventions.stages.scale import RangeStage, ScaleStage, StorageSt
 from quantcore.conventions.stages.zero_point import ZeroPointStage
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity
+from quantcore.wording import passed
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")  # of x
 FLOAT32_EPS = 2.0**-23
@@ -183,6 +184,19 @@ class Convention:
         return {stage: getattr(self, stage) for stage in STAGES}
 
 
+def as_convention(value: Convention | str) -> Convention:
+    """Return a convention as such, or the one of a name.
+
+    Raises:
+        QuantError: it is neither.
+    """
+    if isinstance(value, str):
+        return CONVENTIONS[value]
+    if not isinstance(value, Convention):
+        raise QuantError(f"The convention is {passed(value)}; give one of CONVENTIONS, or its name.")
+    return value
+
+
 def _dtype_of(at: str) -> str:
     """Return the dtype for which a variant is; empty if it is for every one."""
     last = at.rpartition(" ")[2]
@@ -211,7 +225,7 @@ TEXTBOOK = Convention(
     ),
 )
 # name -> the record that a changed copy is compared with; the package adds those of the libraries
-CONVENTIONS: dict[str, Convention] = {TEXTBOOK.name: TEXTBOOK}
+CONVENTIONS: dict[str, Convention] = notation.NamedRecords({TEXTBOOK.name: TEXTBOOK})
 
 # of calls that compute everything in the dtype of x
 IN_OWN_DTYPE = (

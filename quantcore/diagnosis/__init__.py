@@ -36,7 +36,7 @@ from quantcore.diagnosis.record import (
     number,
     percent,
 )
-from quantcore.quantization import Quantized
+from quantcore.quantization import Quantized, check_result
 
 # Findings of the same severity come in this order, and in that of their modules
 _MODULES = (
@@ -58,6 +58,7 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]
     ['one_sided']
     """
+    check_result(result, "diagnose")
     context = Context(result, report, unfit=_has_error)
     kinds = [kind for kind in KINDS.values() if kind.applies(result.scheme, finite=context.finite)]
     found = [finding for kind in kinds if kind != better_scheme for finding in kind(context)]

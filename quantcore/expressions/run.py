@@ -149,13 +149,17 @@ def _once(part: Let, step: _Step) -> _Step:
 def _where(value: float, test: _Step, then: _Step, otherwise: _Step) -> _Step:
     def where(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
         tested = test(numbers, None, known)
-        if isinstance(tested, Tensor) and tested.dtype == torch.bool:
-            tested = tested if value else ~tested
-            if not bool(tested.any()):  # as usual: what is not taken is not computed
-                return otherwise(numbers, None, known)
-        else:
+        if not isinstance(tested, Tensor) or tested.dtype != torch.bool:
             tested = torch.as_tensor(tested) == value
-        return torch.where(tested, then(numbers, None, known), otherwise(numbers, None, known))
+            return torch.where(tested, then(numbers, None, known), otherwise(numbers, None, known))
+        tested = tested if value else ~tested
+        other = otherwise(numbers, None, known)
+        if other is not out and not bool(tested.any()):  # as usual: what is not taken is not computed
+            return other
+        taken = then(numbers, None, known)
+        if other is out and not isinstance(taken, Tensor):
+            return out.masked_fill_(tested, taken)
+        return torch.where(tested, taken, other)
 
     return where
 

@@ -21,7 +21,7 @@ from quantcore.figures.style import (
     title,
 )
 from quantcore.formats import Format, IntFormat
-from quantcore.quantization import Quantized
+from quantcore.quantization import Quantized, check_result
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
@@ -101,6 +101,7 @@ def maps(
     >>> [note.text for note in figure.layout.annotations]
     ['Original x', 'Codes q', 'Dequantized x̂', 'Error x − x̂']
     """
+    check_result(result, "maps")
     view = view or View()
     looks: dict[str, Any] = {
         "numbers": numbers,

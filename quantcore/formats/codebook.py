@@ -166,20 +166,22 @@ _NF4_TORCHAO = tuple(round(v, 4) for v in _NF4)
 _FP4 = (0.0, 0.0052083334885537624, 2 / 3, 1.0, 1 / 3, 0.5, 1 / 6, 0.25)
 _IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 _MXFP4 = (0, 1, 2, 3, 4, 6, 8, 12)
-CODEBOOKS: dict[str, CodebookFormat] = {
-    book.name: book
-    for book in (
-        CodebookFormat(_NF4, "nf4"),
-        CodebookFormat(_NF4_TORCHAO, "nf4_torchao", "first"),
-        CodebookFormat((*_FP4, *(0.0 - v for v in _FP4)), "fp4_bitsandbytes"),
-        CodebookFormat(_IQ4_NL, "iq4_nl", "upper"),
-        CodebookFormat((*_MXFP4, *(-v for v in _MXFP4)), "mxfp4_gguf", "first"),
-        CodebookFormat((-1.0, 0.0, 1.0), "ternary", "away"),
-        CodebookFormat((-1.0, 1.0), "binary", "upper"),
-        powers_of_two(3),
-        powers_of_two(4),
-    )
-}
+CODEBOOKS: dict[str, CodebookFormat] = notation.NamedRecords(
+    {
+        book.name: book
+        for book in (
+            CodebookFormat(_NF4, "nf4"),
+            CodebookFormat(_NF4_TORCHAO, "nf4_torchao", "first"),
+            CodebookFormat((*_FP4, *(0.0 - v for v in _FP4)), "fp4_bitsandbytes"),
+            CodebookFormat(_IQ4_NL, "iq4_nl", "upper"),
+            CodebookFormat((*_MXFP4, *(-v for v in _MXFP4)), "mxfp4_gguf", "first"),
+            CodebookFormat((-1.0, 0.0, 1.0), "ternary", "away"),
+            CodebookFormat((-1.0, 1.0), "binary", "upper"),
+            powers_of_two(3),
+            powers_of_two(4),
+        )
+    }
+)
 
 
 def read_codebook(word: str) -> CodebookFormat | None:

@@ -164,19 +164,21 @@ class FloatFormat(FloatLayout, TableFormat):
 
 
 CHANGEABLE = ("saturate", "sign")  # for named formats: how numbers are cast to them
-FLOATS: dict[str, FloatFormat] = {
-    "e4m3fn": FloatFormat(4, 3, nan="all_ones"),
-    "e5m2": FloatFormat(5, 2, infinities=True, nan="ieee"),
-    "e4m3fnuz": FloatFormat(4, 3, 8, nan="negative_zero"),
-    "e5m2fnuz": FloatFormat(5, 2, 16, nan="negative_zero"),
-    "e3m4": FloatFormat(3, 4, infinities=True, nan="ieee"),
-    "e2m3": FloatFormat(2, 3),
-    "e3m2": FloatFormat(3, 2),
-    "e2m1": FloatFormat(2, 1),
-    "e8m0": FloatFormat(8, 0, nan="all_ones", sign="nan", subnormals=False),
-    "fp16": FloatFormat(5, 10, infinities=True, nan="ieee"),
-    "bf16": FloatFormat(8, 7, infinities=True, nan="ieee"),
-}
+FLOATS: dict[str, FloatFormat] = notation.NamedRecords(
+    {
+        "e4m3fn": FloatFormat(4, 3, nan="all_ones"),
+        "e5m2": FloatFormat(5, 2, infinities=True, nan="ieee"),
+        "e4m3fnuz": FloatFormat(4, 3, 8, nan="negative_zero"),
+        "e5m2fnuz": FloatFormat(5, 2, 16, nan="negative_zero"),
+        "e3m4": FloatFormat(3, 4, infinities=True, nan="ieee"),
+        "e2m3": FloatFormat(2, 3),
+        "e3m2": FloatFormat(3, 2),
+        "e2m1": FloatFormat(2, 1),
+        "e8m0": FloatFormat(8, 0, nan="all_ones", sign="nan", subnormals=False),
+        "fp16": FloatFormat(5, 10, infinities=True, nan="ieee"),
+        "bf16": FloatFormat(8, 7, infinities=True, nan="ieee"),
+    }
+)
 
 
 @functools.lru_cache(1024)

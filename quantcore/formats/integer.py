@@ -25,6 +25,7 @@ from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats.codebook import CODEBOOKS, CodebookFormat, read_codebook
 from quantcore.formats.floating_point import FLOATS, FloatFormat, read_float
+from quantcore.wording import passed
 
 MIN_BITS, MAX_BITS = 2, 16
 
@@ -104,13 +105,28 @@ Format = IntFormat | FloatFormat | CodebookFormat
 
 INT2, INT4, INT8, INT16 = IntFormat(2), IntFormat(4), IntFormat(8), IntFormat(16)
 UINT2, UINT4, UINT8, UINT16 = (IntFormat(b, signed=False) for b in (2, 4, 8, 16))
-FORMATS: dict[str, Format] = {str(f): f for f in (INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16)}
+FORMATS: dict[str, Format] = notation.NamedRecords(
+    {str(f): f for f in (INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16)}
+)
 FORMATS |= FLOATS
 FORMATS |= CODEBOOKS
+# what libraries and people call formats
+_ALIASES = {
+    "fp8": "e4m3fn",
+    "float8": "e4m3fn",
+    "e4m3": "e4m3fn",
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float4_e2m1": "e2m1",
+    "float4_e2m1fn": "e2m1",
+}
 
 
 def parse_format(word: str) -> Format:
     """Read ``int4``, ``int8n`` (narrow), ``e4m3fn``, ``float(4, 3, bias=11)``, ``codebook([-1,0,2])``.
+
+    Also in capitals, and as libraries write it: ``fp8``, ``float8_e4m3fn``, ``qint8``.
 
     >>> parse_format("int4").qmin, parse_format("e4m3fn").max
     (-8, 448.0)
@@ -118,13 +134,24 @@ def parse_format(word: str) -> Format:
     Raises:
         QuantError: the format is unknown.
     """
+    if not isinstance(word, str):
+        raise QuantError(f"A format's text is needed, not {passed(word)}; write for example 'int4'.")
+    usual = _usual(word)
     for read in (read_float, read_codebook):
-        found = read(word)
+        found = read(word) or read(usual)
         if found is not None:
             return found
-    match = re.fullmatch(r"(u?)int([0-9]{1,3})(n?)", word)
+    match = re.fullmatch(r"(u?)int([0-9]{1,3})(n?)", usual)
     if not match:
         raise QuantError(
             f"{word[:40]!r} is not a format; write for example int4, uint8, int8n (narrow), e4m3fn or nf4."
         )
     return IntFormat(int(match[2]), signed=not match[1], narrow=bool(match[3]))
+
+
+def _usual(word: str) -> str:
+    """Return the name of a format that a word of libraries stands for, in small letters."""
+    typed = word.lower()
+    if typed.startswith(("fp8_", "float8_")):
+        typed = typed.partition("_")[2]
+    return _ALIASES.get(typed, typed.removeprefix("q") if typed.startswith(("qint", "quint")) else typed)

@@ -12,6 +12,7 @@ from quantcore.granularity.kinds import (
     PerTensor,
     Shape,
     as_boxes,
+    as_shape,
     block_bounds,
     block_shape,
     blocked_shape,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
+from quantcore.wording import passed
 
 Shape = tuple[int, ...]
 
@@ -106,6 +107,7 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     Raises:
         QuantError: the tensor does not have the axis, or a block is longer than its axis.
     """
+    shape = as_shape(shape)
     match granularity:
         case PerTensor():
             return shape
@@ -124,6 +126,8 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
                     f"axes, shape {shape}. Give one length per axis."
                 )
             block = tuple(n if length == -1 else length for length, n in zip(lengths, shape, strict=True))
+        case _:
+            raise QuantError(f"granularity is {passed(granularity)}; give for example PerGroup(32).")
     for i, (length, n) in enumerate(zip(block, shape, strict=True)):
         if length > n:
             raise QuantError(
@@ -131,6 +135,17 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
                 f"axis has {n}, shape {shape}. Choose at most {n}."
             )
     return block
+
+
+def as_shape(shape: Sequence[int]) -> Shape:
+    """Return a shape as a tuple.
+
+    Raises:
+        QuantError: it is something else.
+    """
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise QuantError(f"shape is {passed(shape)}; give the lengths of all axes, such as x.shape.")
+    return tuple(shape)
 
 
 def blocked_shape(granularity: Granularity, shape: Shape) -> Shape:

@@ -16,6 +16,7 @@ from quantcore.granularity.kinds import (
     grid_shape,
     to_blocks,
 )
+from quantcore.numerics import widened
 
 Slices = tuple[slice, ...]
 Bounds = Sequence[tuple[int, int]]
@@ -124,6 +125,12 @@ class Blocks:
                 yield from cut(i + 1, used * (stop - start), grown)
 
         yield from cut(0, 1, Region((), (), ()))
+
+    def pieces(self, x: Tensor, limit: int) -> Iterator[tuple[Slices, Tensor]]:
+        """Yield where some blocks are in block form, and their elements, (blocks, elements of a block)."""
+        blocked = self.view(x)
+        for region in self.regions(limit, whole_blocks=True):
+            yield region.grid, to_blocks(widened(blocked[region.elements]), region.block)
 
 
 def block_name(bounds: Bounds, shape: Sequence[int]) -> str:

@@ -18,7 +18,9 @@ import torch
 from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
-from quantcore.layerwise.plan import ERRORS, Plan, check_size, minimum_of, plan
+from quantcore.layerwise.imatrix import Imatrix
+from quantcore.layerwise.plan import ERRORS, Plan, check_error, check_size, minimum_of, plan
+from quantcore.layerwise.printed import by_layer, not_measured
 from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
 from quantcore.wording import count, megabytes, short
@@ -56,7 +58,7 @@ _HELP = {
     "--json": "write everything as JSON, every few seconds and at the end",
     "--csv": "write one line per weight and scheme",
     "--html": "write a picture of all weights and schemes",
-    "--resume": "continue with what FILE of --json holds",
+    "--resume": "continue with what FILE of --json holds, if there is one",
     "--sample": "first print estimates of the SQNR from some rows of each weight, with 95 %% intervals",
     "--part": "measure only part I of N",
     "--merge": "read what these files of --json hold instead of measuring",
@@ -129,12 +131,16 @@ def _measure(options: argparse.Namespace) -> Table:
     if limit is not None:
         check_size(outlined, limit, minimum_of(options.minimum))
     imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
+    if limit is not None:
+        names = checkpoint.config.get("general.architecture")
+        inputs = None if imatrix is None else Imatrix(imatrix.tensors, names)
+        check_error(outlined, options.error, inputs)
     part = re.fullmatch(r"(\d+)/(\d+)", options.part)
     if part is None:
         raise QuantError(f"--part {options.part} is not a part; give I/N, such as 1/4.")
     if options.resume and not options.json:
         raise QuantError("--resume needs the file to continue with; give --json FILE.")
-    table = _table_in(options.json) if options.resume else None
+    table = _table_in(options.json) if options.resume and Path(options.json).exists() else None
     torch.set_num_threads(1)  # parallel across weights, not within them
     mine, threads = (int(part[1]), int(part[2])), max(1, options.threads)
     steps = sensitivity(checkpoint, schemes, imatrix, table, mine, threads, options.sample)
@@ -258,10 +264,12 @@ def _print(table: Table, chosen: Plan | None) -> None:
         ]
         said = f"SQNR {ends[0]} to {ends[1]}" if known else "no weight can be measured"
         print(f"{scheme}: {said}")
-    print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
+    print_some(not_measured(table))
     if chosen is not None:
         print(f"{chosen.said}:")
-        print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
+        layers, others = by_layer(table, chosen)
+        print(*layers, sep="\n", end="\n" * bool(layers))
+        print_some(others)
 
 
 def _print_estimates(table: Table) -> None:

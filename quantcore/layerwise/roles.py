@@ -21,6 +21,7 @@ _KINDS = {
     "output": r"lm_head|^output\b",
     "embeddings": r"embd|embed|\bwte\b|\bwpe\b",
 }
+KINDS = tuple(_KINDS)
 _KIND = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 _EXPERTS = re.compile(r"experts|_exps\b")
 _STACKED = re.compile(r"_exps\b")  # those of a layer in one tensor

@@ -10,6 +10,6 @@ tensor and find the wrong cells.
 
 from quantcore.mistakes.answers import Answer, answers, right, traced, wrong
 from quantcore.mistakes.catalogue import CASES, IN_CODES, IN_SOURCE, MISTAKES
-from quantcore.mistakes.changed import Kinds, before_clamp, codes_of_values, program_of
+from quantcore.mistakes.changed import Kinds, codes_of_values, program_of
 from quantcore.mistakes.lesson import Outcome, OutcomePair, SourceLine, compare, lines, run
 from quantcore.mistakes.record import STAGES, InCodes, InSource, Mistake, Stage, WorkedCase

@@ -6,7 +6,6 @@ from functools import lru_cache
 from torch import Tensor
 
 from quantcore.conventions import TEXTBOOK, CodingStage
-from quantcore.expressions import BlockStep, Expression, step_of
 from quantcore.formats import INT8, IntFormat
 from quantcore.mistakes.catalogue import IN_CODES
 from quantcore.numerics import rounding
@@ -34,18 +33,7 @@ def program_of(coding: CodingStage, kinds: Kinds = (), fmt: IntFormat = INT8) ->
     return found
 
 
-@lru_cache(maxsize=1024)
-def before_clamp(coding: CodingStage, kinds: Kinds, names: tuple[str, ...]) -> Expression:
-    """Return v as an expression of numbers by these names and ½."""
-    return program_of(coding, kinds).whole("v", names)
-
-
-@lru_cache(maxsize=1024)
-def _after_clamp(coding: CodingStage, kinds: Kinds, fmt: IntFormat) -> BlockStep:
-    return step_of(program_of(coding, kinds, fmt).whole("q", ("v",)))
-
-
 def codes_of_values(values: Tensor, coding: CodingStage, kinds: Kinds, fmt: IntFormat) -> Tensor:
     """Return the codes for the values before the clamp; the mistakes made before it change nothing."""
-    found: Tensor = _after_clamp(coding, kinds, fmt)({"v": values}, {})
+    found: Tensor = program_of(coding, kinds, fmt).run(("q",), {"v": values})[0]
     return found

@@ -65,8 +65,7 @@ class InSource:
 
     ``title``: a short label; ``what``: what is wrong, and ``fix``: what to write instead, with facts of the
     case in braces; ``repair``: which operation's repair gives the right codes, "scale", "round", "zero",
-    "late" or "cast", "" if that follows without a repair; ``certain``: False for what depends on the tensor;
-    ``lesson``: if not the mistake's.
+    "late" or "cast", "" if that follows without a repair; ``certain``: False for what depends on the tensor.
     """
 
     title: str
@@ -74,7 +73,6 @@ class InSource:
     fix: str
     repair: str = ""
     certain: bool = True
-    lesson: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Conversion of input arrays to the float32 tensor from which everything is computed."""
 
 import math
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.wording import passed
 
 CHUNK = 1 << 19  # elements processed at a time: 2 MB of float32 stay in the cache (the fastest of 2^14..2^19)
 
@@ -63,7 +66,12 @@ def as_floats(x: Any) -> Tensor:
         QuantError: as in `as_float32`, without the limit of float32 for float64.
     """
     array = isinstance(x, Tensor | np.ndarray | np.generic)
-    x = x if isinstance(x, Tensor) else _from_numpy(x)
+    if not isinstance(x, Tensor):
+        x = _from_numpy(_checked(x))
+    if x.is_meta:
+        raise QuantError(
+            f"x is on the meta device, shape {tuple(x.shape)}, and has no values; load them first."
+        )
     if x.dtype.is_complex or x.is_quantized or x.layout != torch.strided:
         kind = "quantized" if x.is_quantized else "sparse" if x.layout != torch.strided else "complex"
         raise QuantError(f"x is a {kind} tensor; give a dense tensor of real numbers.")
@@ -102,12 +110,32 @@ def _narrowed(x: Tensor) -> Tensor:
     return result
 
 
+def _checked(x: Any) -> Any:
+    """Return x if it may be an array of numbers.
+
+    Raises:
+        QuantError: it is something else, or has masked elements.
+    """
+    if isinstance(x, torch.nn.Module):
+        raise QuantError(f"x is a module, {type(x).__name__}; give one of its tensors, such as model.weight.")
+    if isinstance(x, Mapping):
+        key = repr(next(iter(x), "weight"))[:60]
+        raise QuantError(f"x is {passed(x)}; give one of its tensors, such as x[{key}].")
+    if np.ma.is_masked(x):
+        raise QuantError("x has masked elements; give x.filled(0), with the number that is to replace them.")
+    is_array = hasattr(x, "__len__") or hasattr(x, "__array__") or isinstance(x, Real)
+    if isinstance(x, str | bytes | type) or not is_array:
+        how = "; read it by qc.tensors.parse" if isinstance(x, str) else ""
+        raise QuantError(f"x is {passed(x)}; give a tensor, an array or nested lists of numbers{how}.")
+    return x
+
+
 def _from_numpy(x: Any) -> Tensor:
     try:
         array = np.asarray(x)
     except ValueError:
         raise QuantError("x has rows of different lengths; give a rectangular array.") from None
-    except (TypeError, RuntimeError):  # a list of tensors that NumPy can't read
+    except (TypeError, RuntimeError, NotImplementedError):  # a list of tensors that NumPy can't read
         raise QuantError("x is not an array of numbers; give a tensor, an array or nested lists.") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise QuantError(f"x has dtype {array.dtype}; give an array of real numbers up to float64.")

@@ -16,10 +16,10 @@ MOST_ELEMENTS = 1 << 20  # of one result
 MOST_IN_ALL = 1 << 22  # elements of all results of one evaluation
 MOST_PRODUCTS = 1 << 26  # multiplications of one matrix product
 MOST_AXES = 16
-MOST_STEPS = 20_000
+MOST_STEPS = 60_000  # which only protect the time, and the memory of what is noted in each
 MOST_BITS = 1_000  # of an integer; a float holds it
 MOST_CALLS = 12  # calls inside one another
-SECONDS, SECONDS_IN_ALL = 0.4, 0.8  # of processor time: one evaluation, and all that find the mistakes
+SECONDS, SECONDS_IN_ALL = 0.4, 1.2  # of processor time: one evaluation, and all that find the mistakes
 
 
 class OverLimitError(QuantError):

@@ -38,13 +38,14 @@ class Calls(Expressions):
             case Allowed(name="float") if text in _INFINITE:
                 return self.note(float(text))
             case Allowed(name="append") if len(args) == 1 and not kw:
-                owner[0].value.append(args[0])
-                owner[0].args, owner[0].varies = (*owner[0].args, args[0]), owner[0].varies or args[0].varies
+                self.append(owner[0], args[0])
                 return self.note(None)
             case Allowed() as call:
                 found = self.apply(call, [*owner, *args], kw)
                 if not owner or func.name == call.name:
                     return found
+                if not self.taken:
+                    return owner[0]
                 value, op = found.value, found.op
                 return self.overwrite(owner[0], lambda x: x.copy_(value), op, found.args, func.name)
             case Function() as function:
@@ -116,6 +117,10 @@ class Calls(Expressions):
         names = self.space(function.names)
         names.update(found)
         self.frames.append(CallFrame(function, args[0] if function.owner and args else None))
+        outermost = function.library and not self.within and function.owner is None
+        if outermost and isinstance(node, ast.FunctionDef):
+            self.library.append((self.line, node.name.removeprefix("decomposed_")))
+        self.within += function.library
         try:
             if isinstance(node, ast.Lambda):
                 return self.evaluate(node.body, names)
@@ -124,6 +129,7 @@ class Calls(Expressions):
             return signal.value
         finally:
             self.frames.pop()
+            self.within -= function.library
         return self.note(None)
 
     def _bound(self, function: Function, args: list[Val], kw: dict[str, Val]) -> dict[str, Val]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from quantcore.pasted.quantizer import (
 )
 
 _REAL = ("own", "positive", "negative", "outlier", "one-sided")  # probes like real tensors
+RANGE_FROM_ZERO = ("mistakes", "range-without-minimum")
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 
 
@@ -33,7 +35,8 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
         if node.op == "cast":
             how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding
-        image = node.op == "cast" and q.kind == "given" and q.scalings[0].op == "mul"
+        times = q.scalings[0].other.number if q.scalings[0].op == "mul" else None
+        image = node.op == "cast" and q.kind == "given" and times in (255, 65535)
         yield q.found("toward_zero", node.line, not image, how=how)
     if q.multiplied:
         yield q.found("multiplied", q.scalings[0].line, how="x is multiplied by the scale")
@@ -110,7 +113,7 @@ def _of(chain: Chain) -> str:
 
 def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
     """Yield a cast without a clamp, on a tensor where a code does not fit."""
-    kind, zero, held = q.kind, q.zero_point, between(limits)
+    kind, zero = q.kind, q.zero_point
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in q.on
     tried = [*q.ordinary, q.on["outlier"]] if fixed else q.ordinary
@@ -119,7 +122,7 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
     if not bool(beyond.any()) or kind == "unknown":
         return
     reach = between((float(codes.min()), float(codes.max())))
-    why = f"on the tensors tried, they reach {reach}, and those outside {held} do not fit"
+    why = f"on the tensors tried, they reach {reach}, and those outside it wrap around"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     certain |= kind == "span" and all(_overflows(c) for name, c in q.on.items() if name in _REAL)
     if kind == "given":
@@ -127,7 +130,7 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
         if q.factor.numel() == 1 and zero is not None:
             step = float(q.factor)
             ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
-            why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
+            why = f"with the scale {step:.4g}, values outside {ends} need other codes and wrap around"
     yield q.found("wrapped", cast.line, certain or kind == "percentiles", why=why)
 
 
@@ -166,7 +169,10 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     room = 0.01 if not clamp and any(_overflows(chain) for chain in q.ordinary) else _ROOM
     if min(divisor, written) > most + room:
         how = "the clamp clips" if clamp else "the cast overflows for"
-        yield q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
+        found = q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
+        # max|x| divided by the steps of a range from min to max
+        whole = q.kind == "abs" and low < 0 and divisor == high - low
+        yield replace(found, lesson=RANGE_FROM_ZERO) if whole else found
     elif clamp and divisor * 1.9 < most and not lost:
         yield q.found("unused_codes", q.divided.line, **facts)
 
@@ -199,26 +205,21 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
         yield q.found("zero_point_range", line, got=str(round(low + float(off.median()))))
 
 
-def _range_without_zero(q: Quantizer) -> Iterator[CodeFinding]:
+def _without_zero(q: Quantizer, chain: Chain, certain: bool) -> Iterator[CodeFinding]:
     """Check whether the zero point of a range that does not contain 0 is clamped: it fits no longer."""
     clamped = any(a.op in ("clamp", "pick", "where", "mask") for s in q.zeros for a in ancestors(s.other))
     if q.kind != "span" or q.bounds is None or not q.zeros or not (clamped or q.zero_point is None):
         return
-    if any(bool(_misplaced(q, chain, with_zero=True)[0].any()) for chain in q.ordinary):
+    if any(bool(_misplaced(q, each, with_zero=True)[0].any()) for each in q.ordinary):
         return  # it does not fit any other range either
-    for name in ("own", "one-sided"):
-        if name not in q.on:
-            continue
-        chain = q.on[name]
-        lost, right = _misplaced(q, chain)
-        if not bool(lost.any()):
-            continue
-        back = (chain.codes[-1].numbers.reshape(chain.x.shape) - chain.zero) * chain.scale
-        zero = chain.zero.broadcast_to(lost.shape)
-        facts = {"given": _ends(chain.x[lost]), "back": _ends(back[lost])}
-        facts |= {"got": number(float(zero[lost][0])), "want": number(round(float(right[lost][0])))}
-        yield q.found("zero_point_clamped", q.zeros[-1].added_line, name == "own", **facts)
+    lost, right = _misplaced(q, chain)
+    if not bool(lost.any()):
         return
+    back = (chain.codes[-1].numbers.reshape(chain.x.shape) - chain.zero) * chain.scale
+    zero = chain.zero.broadcast_to(lost.shape)
+    facts = {"given": _ends(chain.x[lost]), "back": _ends(back[lost])}
+    facts |= {"got": number(float(zero[lost][0])), "want": number(round(float(right[lost][0])))}
+    yield q.found("zero_point_clamped", q.zeros[-1].added_line, certain, **facts)
 
 
 def _misplaced(q: Quantizer, chain: Chain, with_zero: bool = False) -> tuple[Tensor, Tensor]:
@@ -278,15 +279,14 @@ def _drops_fraction(val: Val) -> bool:
     return not half and not before.is_integral
 
 
-def check_own(q: Quantizer) -> Iterator[CodeFinding]:
-    """Yield what goes wrong on the tensor that the code has, whether or not it does on others."""
-    own = q.on.get("own")
-    if own is None or not _overflows(own) or q.clamp is not None or q.clamps_after or q.cast is None:
-        return
-    codes, beyond = own.cast_at(-1)
-    lost, reach = int(beyond.sum()), between((float(codes.min()), float(codes.max())))
-    lie = f"{lost} of {beyond.numel()} codes {'lies' if lost == 1 else 'lie'} outside {between(q.limits)}"
-    yield q.found("wrapped", q.cast.line, why=f"of the code's own tensor, {lie} (they reach {reach})")
+def check_on(q: Quantizer, chain: Chain, of: str) -> Iterator[CodeFinding]:
+    """Yield what goes wrong on one tensor, whether or not it does on others; ``of``: which one it is."""
+    if q.cast is not None and q.clamp is None and not q.clamps_after and _overflows(chain):
+        codes, beyond = chain.cast_at(-1)
+        lost, reach = int(beyond.sum()), between((float(codes.min()), float(codes.max())))
+        wrap = f"{lost:,} of {beyond.numel():,} codes {'wraps' if lost == 1 else 'wrap'} around"
+        yield q.found("wrapped", q.cast.line, why=f"of {of}, they reach {reach}, and {wrap}")
+    yield from _without_zero(q, chain, certain=True)
 
 
 def check_special(q: Quantizer) -> Iterator[CodeFinding]:
@@ -297,7 +297,8 @@ def check_special(q: Quantizer) -> Iterator[CodeFinding]:
                 before = a.args[0].numbers.trunc()
                 if bool((before.clamp(*a.limits) != before)[~before.isnan()].any()):
                     yield q.found("zero_point_not_clamped", step.added_line, dtype=a.dtype)
-    yield from _range_without_zero(q)
+    if "one-sided" in q.on:
+        yield from _without_zero(q, q.on["one-sided"], certain=False)
     if q.kind in ("given", "handed"):
         return
     empty = [q.on[name].factor for name in ("zeros", "constant") if name in q.on]

@@ -39,7 +39,7 @@ _NOT_REAL = ("64j", "complex64", "complex128", "object")
 # operations whose result holds the elements of their data, one by one
 _ELEMENTWISE = (
     "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow",
-    "copy", "mask", "signed", "where", "shape", "getitem", "library",
+    "copy", "mask", "signed", "where", "shape", "getitem",
 )  # fmt: skip
 
 
@@ -50,7 +50,10 @@ class Val:
     ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``: the
     operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or
     on a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are,
-    if they are the tensor's; ``data``: whether they are.
+    if they are the tensor's; ``data``: whether they are; ``of_element``: whether it is a test on an element;
+    ``cells``: what was assigned to its elements, as `AssignedCells`; ``gathered``: whether that has been
+    gathered; ``lanes``: the values, one of each lane, that it stands for, and
+    ``lane_places``: where each is in it.
     """
 
     value: Any
@@ -63,12 +66,17 @@ class Val:
     handed: bool = False
     flow: "Val | None" = None
     data: bool = False
+    of_element: bool = False
+    cells: Any = None
+    gathered: bool = False
+    lanes: "Vals" = ()
+    lane_places: tuple[Any, ...] = ()
 
     @property
     def numbers(self) -> Tensor:
         """Its value as float64."""
         if isinstance(self.value, Tensor):
-            return (self.value.dequantize() if self.value.is_quantized else self.value).to(torch.float64)
+            return self.value.to(torch.float64)
         return torch.from_numpy(np.array(self.value, dtype=np.float64))
 
     @property
@@ -138,8 +146,8 @@ class CodeInputs:
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
     parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
-    every evaluation ends; ``stand_in``: gives the values in place of those of a tensor that the code makes
-    itself, from its line and these; None where they stay.
+    every evaluation ends; ``steps``: how many one may take; ``stand_in``: gives the values in place of those
+    of a tensor that the code makes itself, from its line and these; None where they stay.
     """
 
     text: str
@@ -148,13 +156,14 @@ class CodeInputs:
     handed: tuple[float, int] | None = None
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
+    steps: int = bounds.MOST_STEPS
     stand_in: Callable[[int, Any], Tensor | None] | None = None
 
     @cached_property
     def numpy(self) -> bool:
-        """Whether it is a NumPy array, because the code names only NumPy."""
+        """Whether it is a NumPy array, because the code names only NumPy, or rounds as tensors can't be."""
         names_torch = re.search(r"\b(torch|F)\.\w", self.text)
-        return bool(re.search(r"\b(np|numpy)\b", self.text)) and not names_torch
+        return bool(re.search(r"\b(np|numpy)\b|(?<![.\w])round\(", self.text)) and not names_torch
 
     @cached_property
     def parameters(self) -> tuple[float, int]:
@@ -175,7 +184,8 @@ class Evaluation:
     ``bound``: what stands for names that the code does not define; ``spaces``: the names of every function,
     class and instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment;
     ``unread``: (line, why, whether it is refused) of each statement that could not be evaluated; ``written``:
-    (line, name) of operations that modify the given tensor; ``library``: the same of calls that quantize;
+    (line, name) of operations that modify the given tensor; ``library``: the same of calls that
+    quantize; ``within``: how many library calls, in one another, are followed, at the line of the first;
     ``overrides``: results to replace, by index; ``line``: where it is; ``steps``, ``elements`` and ``end``:
     what is left of its steps, elements and time.
     """
@@ -188,23 +198,25 @@ class Evaluation:
     unread: list[tuple[int, str, bool]] = field(default_factory=list)
     written: list[tuple[int, str]] = field(default_factory=list)
     library: list[tuple[int, str]] = field(default_factory=list)
+    within: int = 0
     overrides: dict[int, Override] = field(default_factory=dict)
     line: int = 0
-    steps: int = bounds.MOST_STEPS
+    steps: int = field(init=False)
     elements: int = bounds.MOST_IN_ALL
     end: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.steps = self.given.steps
         self.end = min(time.thread_time() + bounds.SECONDS, self.given.end)
 
     def spend(self, line: int = 0, steps: int = 1, elements: int = 0) -> None:
         """Count steps at ``line``, and the elements of a result."""
-        self.line = line or self.line
+        self.line = (0 if self.within else line) or self.line
         self.steps -= steps
         self.elements -= elements
         what = "takes too long to evaluate" if time.thread_time() > self.end else ""
         what = f"computes more than {bounds.MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
-        what = f"takes more than {bounds.MOST_STEPS:,} steps" if self.steps < 0 else what
+        what = f"takes more than {self.given.steps:,} steps" if self.steps < 0 else what
         if what:
             why = f"Line {self.line}: the code {what}; paste only the lines that quantize."
             raise bounds.OverLimitError(why)
@@ -239,6 +251,20 @@ class Evaluation:
         val.varies = val.data = True
         return val
 
+    def own_data(self, numbers: list[float]) -> Val:
+        """Note numbers that the code has as its data, in a list."""
+        self.spend(elements=len(numbers))
+        return self._made(np.array(numbers, dtype=np.float64), (), "list")
+
+    def _made(self, found: Any, args: Vals, name: str) -> Val:
+        """Note a tensor that the code makes itself, or a copy of another one."""
+        copied = any(a.data for a in args)
+        other = None if copied or not self.given.stand_in else self.given.stand_in(self.line, found)
+        found = found if other is None else _like(found, other)
+        val = self.note(found, "copy" if copied else OWN, args, name)
+        val.varies = val.data = True
+        return val
+
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
         """Append a value, or its repair if there is one, and note what it depends on."""
         val = Val(value, op, args, self.line, name, len(self.vals))
@@ -246,6 +272,9 @@ class Evaluation:
             val.varies, val.handed = val.varies or a.varies, val.handed or a.handed
         # a mask chooses elements, it does not hold them
         data = [a for a in args if a.data and not is_mask(a.value)]
+        if len(data) > 1:  # a smaller tensor of the code's own, such as its scales, is not what is quantized
+            most = max(math.prod(shape_of(a.value)) for a in data)
+            data = [a for a in data if a.op != OWN or math.prod(shape_of(a.value)) == most]
         if data and not is_mask(value):
             # signs that are given back to the tensor's elements do not scale them
             signs = op == "sign" and len(args) > 1 and args[0].data  # copysign
@@ -288,12 +317,7 @@ class Evaluation:
         made = name in _OWN_DATA and is_array and found.ndim > 0
         if not made or any(a.varies and not a.data for a in args):
             return self.note(found, op, args, name)
-        copied = any(a.data for a in args)
-        other = None if copied or not self.given.stand_in else self.given.stand_in(self.line, found)
-        found = found if other is None else _like(found, other)
-        val = self.note(found, "copy" if copied else OWN, args, name)
-        val.varies = val.data = True
-        return val
+        return self._made(found, args, name)
 
     def raw(self, val: Val, depth: int = 0) -> Any:
         """Return a value as torch and NumPy take it: a number, array, type, known word, or list of them."""
@@ -322,8 +346,6 @@ class Evaluation:
         libraries = {isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}
         require(len(libraries) < 2, "torch tensors and NumPy arrays are mixed here")
         bounds.check_integers(call.op, values)
-        if call.op == "library":
-            self.library.append((self.line, call.name))
         parts = tuple(flat([*args, *kw.values()]))
         return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
 
@@ -332,8 +354,9 @@ class Evaluation:
         if any(_share(v.value, owner.value) for v in self.bound.values()):
             self.written.append((self.line, name))
         live, is_tensor = owner.value, isinstance(owner.value, Tensor)
-        owner.value = live.clone() if is_tensor else live.copy()
-        self.spend(elements=math.prod(live.shape))
+        if not owner.op == op == "setitem":  # a loop sets one element after another
+            owner.value = live.clone() if is_tensor else live.copy()
+            self.spend(elements=math.prod(live.shape))
         self.compute(lambda: change(live) is None, "binary", ())
         made = self.note(live, op, args, name.removesuffix("_"))
         for names in (self.bound, *(space.maps[0] for space in self.spaces)):

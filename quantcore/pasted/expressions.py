@@ -9,9 +9,18 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask, require
+from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, flat, indexed, is_mask, require
 from quantcore.pasted.evaluation import Names, Val, Vals, ValuesAndIndices
-from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, Allowed, Module, kind_of
+from quantcore.pasted.lanes import COLLECT, is_scalar
+from quantcore.pasted.names import (
+    ABBREVIATED,
+    BUILTINS,
+    METHODS,
+    Allowed,
+    LibraryName,
+    Module,
+    kind_of,
+)
 from quantcore.pasted.objects import UNREAD, Class, Function, Instance, Super
 from quantcore.pasted.python import Python
 from quantcore.pasted.source import BrokenStatement
@@ -21,11 +30,25 @@ INHERITED = {
     "register_buffer", "register_parameter", "train", "eval", "requires_grad_", "to", "cpu", "float", "half",
     "double", "save_for_backward", "mark_non_differentiable", "set_materialize_grads", "mark_dirty",
 }  # fmt: skip
+_FEWEST = 4  # numbers of a list that is taken for data
+
+
+def _numbers(node: ast.expr) -> list[float]:
+    """Return the numbers of a list of numbers, or of lists of them; none if all have one sign."""
+    try:
+        found = list(flat(ast.literal_eval(node)))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return []
+    numbers = all(isinstance(n, int | float) and not isinstance(n, bool) for n in found)
+    return found if numbers and any(n < 0 and n % 1 for n in found) and max(found) > 0 else []
 
 
 @dataclass(eq=False)
 class Expressions(Python):
-    """One evaluation of the code: its expressions."""
+    """One evaluation of the code: its expressions. ``plain_lists``: whether a list of numbers is the code's
+    data, because no tensor is made of it."""
+
+    plain_lists: bool = True
 
     # expressions
 
@@ -46,25 +69,32 @@ class Expressions(Python):
                 return self.note(value)
             case ast.BinOp(left=left, right=right):
                 return self.operator(node.op, self.evaluate(left, names), self.evaluate(right, names))
-            case ast.Subscript(value=base, slice=part):
-                return self.item(self.evaluate(base, names), *self.index(part, names))
+            case ast.Subscript():
+                return self.item(*self._place(node, names))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 val = self.evaluate(operand, names)
-                return self.note(not self.truth(val), "binary", (val,))
+                truth = bool(val.value) if val.of_element else self.truth(val)
+                return self.note(not truth, "binary", (val,))
             case ast.UnaryOp(op=op, operand=operand):
                 return self.operator(op, self.evaluate(operand, names))
             case ast.Compare():
                 return self._compared(node, names)
+            case ast.List() if self.plain_lists and len(numbers := _numbers(node)) >= _FEWEST:
+                return self._own_list(node, self.own_data(numbers), iter(range(len(numbers))))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 items = tuple(self.evaluate(part, names) for part in parts)
                 return self.note(list(items) if isinstance(node, ast.List) else items, "pack", items)
             case ast.BoolOp(op=op, values=parts):
                 val = self.evaluate(parts[0], names)
                 for part in parts[1:]:
-                    val = val if self.truth(val) == isinstance(op, ast.Or) else self.evaluate(part, names)
+                    if val.of_element:
+                        other, each = self.evaluate(part, names), any if isinstance(op, ast.Or) else all
+                        val = self.note(each((bool(val.value), bool(other.value))), "binary", (val, other))
+                    elif self.truth(val) != isinstance(op, ast.Or):
+                        val = self.evaluate(part, names)
                 return val
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.evaluate(body if self.truth(self.evaluate(test, names)) else orelse, names)
+                return self._conditional(self.evaluate(test, names), body, orelse, names)
             case ast.JoinedStr(values=parts):
                 for part in parts:
                     if isinstance(part, ast.FormattedValue):
@@ -80,6 +110,14 @@ class Expressions(Python):
                 return self.note(list(items), "pack", items)
         raise StopError("this expression is not evaluated")
 
+    def _own_list(self, node: ast.expr, own: Val, places: Iterator[int]) -> Val:
+        """Return a list of numbers that the code has as its data: each is an element of it."""
+        if isinstance(node, ast.List):
+            items = [self._own_list(part, own, places) for part in node.elts]
+            return self.note(items, "pack", tuple(items))
+        place = next(places)
+        return self.note(float(own.value[place]), "getitem", (own, self.note(place)))
+
     def _dictionary(self, keys: list[ast.expr | None], values: list[ast.expr], names: Names) -> Val:
         found = dict[Any, Val]()
         for key, value in zip(keys, values, strict=True):
@@ -92,11 +130,33 @@ class Expressions(Python):
         left, found = self.evaluate(node.left, names), self.note(True)
         for op, part in zip(node.ops, node.comparators, strict=True):
             right = self.evaluate(part, names)
-            found = self.operator(op, left, right)
-            if len(node.ops) > 1 and not self.truth(found):
+            before, found = found, self.operator(op, left, right)
+            if before.of_element and found.of_element:
+                found = self.note(bool(before.value) and bool(found.value), "binary", (before, found))
+            elif len(node.ops) > 1 and not found.of_element and not self.truth(found):
                 break
             left = right
         return found
+
+    def _conditional(self, test: Val, body: ast.expr, orelse: ast.expr, names: Names) -> Val:
+        """Evaluate `a if test else b`, for a test on an element both."""
+        if not test.of_element:
+            return self.evaluate(body if self.truth(test) else orelse, names)
+        taken, found = bool(test.value), list[Val]()
+        for wanted, part in ((True, body), (False, orelse)):
+            self.branches.append((test, wanted))
+            try:
+                found.append(self.evaluate(part, names))
+            except StopError:
+                if self.taken:
+                    raise
+                found.append(self.note(None))
+            finally:
+                self.branches.pop()
+        first, second = found
+        if is_scalar(first) and is_scalar(second):
+            return self.either(taken, first, second, (test,))
+        return first if taken else second
 
     def _generated(self, generators: list[ast.comprehension], names: Names) -> Iterator[None]:
         first, *rest = generators
@@ -104,6 +164,18 @@ class Expressions(Python):
             self.assign(first.target, item, names)
             if all(self.truth(self.evaluate(test, names)) for test in first.ifs):
                 yield from self._generated(rest, names) if rest else (None,)
+
+    def _place(self, node: ast.Subscript, names: Names) -> tuple[Val, Any, Vals]:
+        """Return what is indexed, the index, and the values in it; `x[i][j]` of a tensor is `x[i, j]`."""
+        if isinstance(node.value, ast.Subscript):
+            owner, outer, before = self._place(node.value, names)
+            index, vals = self.index(node.slice, names)
+            parts = outer if isinstance(outer, tuple) else (outer,)
+            plain = isinstance(owner.value, Tensor | np.ndarray) and isinstance(index, int)
+            if plain and all(isinstance(part, int) for part in parts) and len(parts) < owner.value.ndim:
+                return owner, (*parts, index), (*before, *vals)
+            return self.item(owner, outer, before), index, vals
+        return self.evaluate(node.value, names), *self.index(node.slice, names)
 
     def index(self, node: ast.expr, names: Names) -> tuple[Any, Vals]:
         """Return an index, as Python takes it, and the values in it."""
@@ -143,6 +215,10 @@ class Expressions(Python):
         value, kind = val.value, kind_of(val.value)
         if isinstance(value, Instance | Class | Super):
             return self._own(val, name)
+        if isinstance(value, Function) and value.library and name in ("default", "tensor"):
+            return val  # an overload
+        if isinstance(value, Module) and isinstance(value.members.get(name), LibraryName):
+            return self.library_call(value.members[name].name)
         if isinstance(value, Module) and name in value.members:
             return self.note(value.members[name], name=name)
         if isinstance(value, ValuesAndIndices) and name in ("values", "indices"):
@@ -201,6 +277,10 @@ class Expressions(Python):
 
     # calls
 
+    def library_call(self, name: str) -> Val:
+        """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
+        raise NotImplementedError
+
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value; an operation "method" has it with its owner."""
         raise NotImplementedError
@@ -218,17 +298,20 @@ class Expressions(Python):
         func = self.evaluate(node.func, names)
         require(len(node.args) <= 64, "a call here has too many arguments")
         args, kw = list[Val](), dict[str, Val]()
+        makes = (node.func.attr if isinstance(node.func, ast.Attribute) else name) in COLLECT
+        self.plain_lists = not makes
         for part in node.args:
             starred = isinstance(part, ast.Starred)
             found = self.evaluate(part.value if isinstance(part, ast.Starred) else part, names)
             args += self.items(found) if starred else [found]
+        self.plain_lists = True
         for keyword in node.keywords:
             given = self.evaluate(keyword.value, names)
             if keyword.arg is None:
                 texts = isinstance(given.value, dict) and all(isinstance(key, str) for key in given.value)
                 require(texts, "what stands after `**` in a call is no dictionary")
             kw |= given.value if keyword.arg is None else {keyword.arg: given}
-        self.line = node.lineno
+        self.line = self.line if self.within else node.lineno
         return self.call(func, args, kw)
 
     # what is bound
@@ -237,8 +320,9 @@ class Expressions(Python):
         """Bind a name, an attribute of an instance, an element of a tensor or list, or several of them."""
         match target:
             case ast.Name(id=name):
-                names[name] = value
-                self.assigned.append((target.lineno, name, value))
+                names[name] = value = self.chosen(value, names.get(name))
+                if not self.within:
+                    self.assigned.append((target.lineno, name, value))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 items = self.items(value)
                 fits = len(items) == len(parts)
@@ -249,14 +333,18 @@ class Expressions(Python):
                 owner = self.evaluate(base, names).value
                 own = isinstance(owner, Instance | Class)
                 require(own, "attributes are only set on the code's own objects")
-                owner.names[name] = value
-            case ast.Subscript(value=base):
-                self._set_item(self.evaluate(base, names), *self.index(target.slice, names), value)
+                owner.names[name] = self.chosen(value, owner.names.get(name))
+            case ast.Subscript():
+                self._set_item(*self._place(target, names), value)
             case _:
                 raise StopError("this target of an assignment is not evaluated")
 
     def _set_item(self, owner: Val, index: Any, vals: Vals, value: Val) -> None:
         items = owner.value
+        if self.branches:
+            value = self.chosen(value, self.item(owner, index, vals))
+            if not self.taken and not is_scalar(value):
+                return
         if isinstance(items, list) and isinstance(index, int) and -len(items) <= index < len(items):
             items[index] = value
             return
@@ -270,4 +358,6 @@ class Expressions(Python):
         require(few, f"more than {bounds.MOST_ELEMENTS:,} elements are set here")
         op = "mask" if any(is_mask(v.value) for v in vals) else "setitem"
         args = (owner, value, *vals)
-        self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, args, "an assignment")
+        made = self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, args, "an assignment")
+        if op == "setitem":
+            self.stored(owner, index, made, value, vals)

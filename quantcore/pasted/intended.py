@@ -18,6 +18,7 @@ from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
 from quantcore.pasted.evaluation import OWN, Override, Val
 from quantcore.pasted.kinds import CodeFinding
+from quantcore.pasted.lanes import spread
 from quantcore.pasted.quantizer import (
     Chain,
     Place,
@@ -56,7 +57,9 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     """
     overrides: dict[int, Override] = {}
     for chain in found.values():
-        quarters = torch.arange(chain.x.numel()) * 7 % 32 / 4 - 4
+        quarters = (
+            torch.arange(chain.x.numel()) * 7 + 9
+        ) % 32 / 4 - 4  # from the third on, they tell rules apart
         quarters[:1], quarters[1:2] = _beyond(chain), -_beyond(chain)
         overrides[chain.data.index] = quarters.reshape(chain.x.shape)
         overrides |= {step.other.index: 1.0 for step in chain.scalings}
@@ -69,7 +72,9 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
     """Evaluate again, along the same branches, with other results at some places."""
     branches: dict[int, Override] = {v.index: v.value for v in walk.vals if v.op == "branch"}
-    return evaluate(walk.given, branches | overrides)
+    for index, override in overrides.items():
+        branches |= spread(walk.vals[index], override)
+    return evaluate(walk.given, branches)
 
 
 def _beyond(chain: Chain) -> float:
@@ -215,7 +220,10 @@ def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -
     scale = of_each(right.scale, right).double().reshape(x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
     zero = of_each(zero_point, right).double().reshape(x.shape)
-    if "scale" in places or ("zero" in places and (q.is_single or right.scheme.symmetric)):
+    # by one level more or less the scale is another rule, and no mistake
+    levels = q.bounds[1] - q.bounds[0] if q.bounds else q.divisor
+    about = q.is_span and 0 < abs(q.divisor - levels) <= 1
+    if "scale" in places or ("zero" in places and (q.is_single or about or right.scheme.symmetric)):
         found[chain.scalings[-1].index] = x / scale
     if chain.round.op == "floor_divide":
         found[rounding] = (x / scale).round()

@@ -1,14 +1,17 @@
 """Evaluates the syntax tree of pasted code: statements, and what they bind."""
 
 import ast
-from dataclasses import dataclass
+from collections import ChainMap
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
 from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
-from quantcore.pasted.evaluation import Names
+from quantcore.pasted.evaluation import Names, Val
+from quantcore.pasted.lanes import is_scalar
+from quantcore.pasted.library_code import TEXT
 from quantcore.pasted.names import MODULES
 from quantcore.pasted.objects import (
     BASES,
@@ -22,13 +25,16 @@ from quantcore.pasted.objects import (
 _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_grad()"}
 # of these, code takes what it writes in annotations and decorators
 _SILENT = {"typing", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers"}
+_LIBRARIES = ast.parse(TEXT)
 
 
 @dataclass(eq=False)
 class Interpreter(Calls):
-    """One evaluation of the code. ``begun``: the index of the first value of the statement that runs."""
+    """One evaluation of the code. ``begun``: the index of the first value of the statement that runs;
+    ``libraries``: what calls of libraries do, once one is met."""
 
     begun: int = 0
+    libraries: Names = field(default_factory=ChainMap)
 
     def statement(self, node: ast.stmt, names: Names) -> None:
         """Run a statement."""
@@ -49,9 +55,8 @@ class Interpreter(Calls):
                 raise Signal(node, self.evaluate(value, names))
             case ast.Return() | ast.Break() | ast.Continue():
                 raise Signal(node, self.note(None))
-            case ast.If(test=test, body=body, orelse=orelse):
-                main = ast.unparse(test).startswith("__name__ ==")
-                self.block(body if main or self.truth(self.evaluate(test, names)) else orelse, names)
+            case ast.If():
+                self._branch(node, [], names)
             case ast.For(target=target, iter=value, body=body):
                 for item in self.items(self.evaluate(value, names)):
                     self.assign(target, item, names)
@@ -78,8 +83,61 @@ class Interpreter(Calls):
 
     def block(self, body: list[ast.stmt], names: Names) -> None:
         """Run statements."""
-        for node in body:
-            self.statement(node, names)
+        for i, node in enumerate(body):
+            if not isinstance(node, ast.If):
+                self.statement(node, names)
+            elif self._branch(node, body[i + 1 :], names):
+                break
+
+    def _branch(self, node: ast.If, rest: list[ast.stmt], names: Names) -> bool:
+        """Run a branch, of a test on an element both; tell whether ``rest``, which follows, was run too."""
+        self.spend(node.lineno)
+        main = ast.unparse(node.test).startswith("__name__ ==")
+        test = self.note(True) if main else self.evaluate(node.test, names)
+        leaves = [n for n in ast.walk(node) if isinstance(n, ast.Return | ast.Continue | ast.Break)]
+        if not test.of_element or any(isinstance(n, ast.Break) for n in leaves):
+            self.block(node.body if self.truth(test) else node.orelse, names)
+            return False
+        rest = rest if leaves else []
+        ends = [
+            self._run_branch(test, wanted, [*body, *rest], names)
+            for wanted, body in ((True, node.body), (False, node.orelse))
+        ]
+        (first, appended), (second, others) = ends
+        taken = bool(test.value)
+        if [id(owner) for owner, _ in appended] == [id(owner) for owner, _ in others]:
+            for (owner, a), (_, b) in zip(appended, others, strict=True):
+                numbers = is_scalar(a) and is_scalar(b)
+                self.append(owner, self.either(taken, a, b, (test,)) if numbers else a if taken else b)
+        else:
+            for owner, val in appended if taken else others:
+                self.append(owner, val)
+        signal, other = (first, second) if taken else (second, first)
+        if signal is not None:
+            both = other is not None and is_scalar(signal.value) and is_scalar(other.value)
+            if both and isinstance(signal.node, ast.Return) and first is not None and second is not None:
+                signal = Signal(signal.node, self.either(taken, first.value, second.value, (test,)))
+            raise signal
+        return bool(leaves)
+
+    def _run_branch(
+        self, test: Val, wanted: bool, body: list[ast.stmt], names: Names
+    ) -> tuple[Signal | None, list[tuple[Val, Val]]]:
+        """Run a branch of a test on an element; return how it ends, and what it appends to lists."""
+        self.branches.append((test, wanted))
+        self.appended.append([])
+        signal = None
+        try:
+            self.block(body, names)
+        except Signal as found:
+            signal = found
+        except StopError:
+            if self.taken:
+                raise
+        finally:
+            self.branches.pop()
+            appended = self.appended.pop()
+        return signal, appended
 
     def _ends(self, body: list[ast.stmt], names: Names) -> bool:
         """Run the body of a loop once; tell whether the loop ends with it."""
@@ -90,6 +148,15 @@ class Interpreter(Calls):
                 raise
             return isinstance(signal.node, ast.Break)
         return False
+
+    def library_call(self, name: str) -> Val:
+        """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
+        if not self.libraries:
+            self.within += 1
+            for node in _LIBRARIES.body:
+                self.statement(node, self.libraries)
+            self.within -= 1
+        return self.libraries[name]
 
     def _tried(self, node: ast.Try, names: Names) -> None:
         """Run statements, and what handles their failure."""
@@ -109,7 +176,9 @@ class Interpreter(Calls):
         require(known <= DECORATORS, "this decorator is not evaluated")
         if isinstance(node, ast.FunctionDef):
             kind = next((m for m in marks if m in ("staticmethod", "classmethod", "property")), "")
-            names[node.name] = self.note(Function(node, names, self.defaults(node.args, names), kind))
+            made_of = self.defaults(node.args, names)
+            function = Function(node, names, made_of, kind, library=self.within > 0)
+            names[node.name] = self.note(function)
             return
         bases, kinds = list[Class](), ["record"] if any("dataclass" in mark for mark in marks) else []
         for base in node.bases:
@@ -126,6 +195,7 @@ class Interpreter(Calls):
             "this base is not evaluated",
         )
         made = Class(self.space(names), tuple(bases), next((k for k in kinds if k), ""))
+        made.library = self.within > 0
         fields = [
             n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
@@ -153,7 +223,8 @@ class Interpreter(Calls):
     def _augmented(self, node: ast.AugAssign, names: Names) -> None:
         old, value = self.evaluate(node.target, names), self.evaluate(node.value, names)
         found = self.operator(node.op, old, value)
-        if isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name):
+        in_place = isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name)
+        if in_place and not (self.branches and is_scalar(old)):
             into = Tensor.copy_ if isinstance(old.value, Tensor) else np.copyto
             name = f"`{ast.unparse(node)[:40]}`"
             self.overwrite(old, lambda x: into(x, found.value), found.op, (old, value), name)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from quantcore.mistakes import IN_SOURCE
+from quantcore.mistakes import IN_SOURCE, MISTAKES
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,8 @@ class CodeFinding:
 
     ``kind``: a key of `IN_SOURCE`; ``line``: counted from 1, with its ``source``; ``what``: what is wrong,
     with the values found in the code; ``fix``: what to write instead; ``certain``: True for a mistake, False
-    for a note; ``quantizer``: the index of the quantizer it belongs to, if any.
+    for a note; ``quantizer``: the index of the quantizer it belongs to, if any; ``lesson``: the lesson and
+    the step that explain it, "" for the first.
     """
 
     kind: str
@@ -21,9 +22,12 @@ class CodeFinding:
     certain: bool
     source: str = ""
     quantizer: int | None = field(default=None, compare=False)
+    lesson: tuple[str, str] = ("mistakes", "")
 
 
 def finding(kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
     """Return the finding of a kind, with its sentences about this case."""
     of = IN_SOURCE[kind]
-    return CodeFinding(kind, line, of.what.format(**facts), of.fix.format(**facts), certain and of.certain)
+    what, fix = of.what.format(**facts), of.fix.format(**facts)
+    lesson = MISTAKES[kind].lesson or ("mistakes", "")
+    return CodeFinding(kind, line, what, fix, certain and of.certain, lesson=lesson)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import numbers_in, require, sizes, usual
+from quantcore.pasted.library_code import CALLS, CONSTANTS
 
 _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
@@ -40,11 +41,10 @@ _OPERATIONS = {  # what the trace calls them
     "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate "
     "stack hstack vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat "
     "expand_as view T",
-    "getitem": "select narrow",
+    "getitem": "select narrow item tolist",
     "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
     "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
-    "ones empty full eye arange linspace item tolist",
-    "library": "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine dequantize int_repr",
+    "ones empty full eye arange linspace",
     "random": "rand randn random rand_like randn_like",
 }
 _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
@@ -97,6 +97,13 @@ class Module:
 
     name: str
     members: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LibraryName:
+    """A call of a library, by the name of its definition in `quantcore.pasted.library_code`."""
+
+    name: str
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -187,6 +194,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
         **{n: Allowed(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw))
            for n in ("item", "tolist", "flatten", "reshape", "transpose")},
         "astype": Allowed("astype", cast, 2),
+        "size": Allowed("size", lambda x: x.size, 0),
     },
     "limits": {n: Allowed(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
     "list": {"append": Allowed("append", list.append, 2)},
@@ -213,7 +221,8 @@ _nn = _module(
 _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
-    quint8=torch.quint8, qint8=torch.qint8,
+    float8_e4m3fn=torch.float8_e4m3fn, float8_e5m2=torch.float8_e5m2,
+    quint8=torch.quint8, qint8=torch.qint8, qint32=torch.qint32,
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
@@ -221,6 +230,7 @@ _numpy = _module(
         name: Allowed(name, lambda *sizes, n=n, **kw: _TORCH[n].run(*sizes, **kw).double().numpy())
         for name, n in (("rand", "rand"), ("random", "rand"), ("randn", "randn"))
     }, seed=_TORCH["manual_seed"]),
+    **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer")},
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")
@@ -229,6 +239,15 @@ MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math,
     "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
+for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
+    _parts = _path.split(".")
+    for _i in range(1, len(_parts) + 1):
+        _name, _above = ".".join(_parts[:_i]), MODULES.get(".".join(_parts[: _i - 1]))
+        MODULES.setdefault(_name, _module(_name))
+        if _above is not None:
+            _above.members.setdefault(_parts[_i - 1], MODULES[_name])
+    MODULES[_path].members.update({n: LibraryName(d) for n, d in CALLS.get(_path, {}).items()})
+    MODULES[_path].members.update(CONSTANTS.get(_path, {}))
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}

@@ -32,13 +32,14 @@ GRADIENTS = {"backward", "vjp", "jvp", "setup_context", "symbolic"}
 @dataclass(eq=False)
 class Function:
     """A function of the pasted code. ``kind``: "staticmethod", "classmethod" or "property", else "";
-    ``owner``: the class that it is a method of."""
+    ``owner``: the class that it is a method of; ``library``: whether a library's, not the pasted code's."""
 
     node: ast.FunctionDef | ast.Lambda
     names: Names
     defaults: dict[str, Val]
     kind: str = ""
     owner: "Class | None" = None
+    library: bool = False
 
     @property
     def parameters(self) -> list[str]:
@@ -55,12 +56,13 @@ class Function:
 @dataclass(eq=False)
 class Class:
     """A class of the pasted code. ``kind``: "module", "function" (of torch.autograd) or "record", whose
-    instances have ``fields``; else ""."""
+    instances have ``fields``; else "". ``library``: whether it is a library's."""
 
     names: Names
     bases: tuple["Class", ...] = ()
     kind: str = ""
     fields: tuple[str, ...] = ()
+    library: bool = False
 
     def find(self, name: str) -> Val | None:
         """Return a member, of it or of its bases."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,8 +12,11 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
+from quantcore.pasted.checks import check_on
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import intended, of_each
+from quantcore.pasted.kinds import CodeFinding
+from quantcore.pasted.own import is_own, start
 from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
@@ -58,11 +61,12 @@ class Against:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A quantizer on a tensor ``x``.
+    """A quantizer on a tensor ``x``, which is the code's own if it is given one.
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code,
     or (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned;
-    ``against``: the comparison with the intended scheme, or ``why`` there is no such scheme.
+    ``against``: the comparison with the intended scheme, or ``why`` there is no such scheme; ``findings``:
+    mistakes that show on this tensor, if it is not the code's own, whose mistakes the reading has.
     """
 
     x: Tensor
@@ -71,6 +75,7 @@ class Shown:
     lines: tuple[LineValue, ...]
     against: Against | None
     why: str
+    findings: tuple[CodeFinding, ...] = ()
 
 
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
@@ -112,14 +117,17 @@ def show_code(
     """
     x = _finite(x)
     q = reading.quantizers[place]
-    element = tuple(i + n if i < 0 else i for i, n in zip(element, x.shape, strict=False))
+    shape = x.shape
     walk, places = _evaluated(reading.text, x, handed, q.flags)
     x = walk.given.x
     chain = by_place(walk.vals).get(q.place)
-    if chain is not None and chain.x.numel() < x.numel():
+    if chain is not None and is_own(chain):
+        x = start(chain).numbers.float()
+        shape = x.shape
+        places = [torch.arange(n) for n in x.shape]
+    elif chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
-            "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be "
-            "shown as one map."
+            "The code quantizes the tensor part by part, so its codes can't be shown as one map."
         )
     if chain is None or chain.codes[-1].numbers.numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)
@@ -131,10 +139,11 @@ def show_code(
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
-    x_hat = (codes - chain.zero) * chain.factor - chain.shift
+    x_hat = (codes.reshape(chain.x.shape) - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
+    element = tuple(i + n if i < 0 else i for i, n in zip(element, shape, strict=False))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:
@@ -142,7 +151,10 @@ def show_code(
         against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
     except QuantError as error:
         against, why = None, str(error)
-    return Shown(x, codes, x_hat, lines, against, why)
+    found = () if is_own(chain) else check_on(q, chain, "this tensor")
+    source = reading.text.split("\n")
+    findings = (replace(f, quantizer=place, source=source[f.line - 1].strip()[:200]) for f in found)
+    return Shown(x, codes, x_hat, lines, against, why, tuple(findings))
 
 
 def sample(x: object, element: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, StopError, require, shape_of
-from quantcore.pasted.evaluation import Evaluation, Val, Vals
+from quantcore.pasted.evaluation import Val, Vals
+from quantcore.pasted.lanes import Lanes
 from quantcore.pasted.names import ON_LISTS, OPERATORS
 
 
 @dataclass(eq=False)
-class Python(Evaluation):
+class Python(Lanes):
     """One evaluation of the code: what Python computes with lists and numbers."""
 
     def items(self, val: Val) -> list[Val]:
@@ -36,8 +37,20 @@ class Python(Evaluation):
         if isinstance(value, dict):
             return self.compute(lambda: value[index], "getitem", (val, *vals), "[]")
         require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
+        if val.op == "setitem" and (cell := self.cell(val, index)) is not None:
+            return self.note(cell.value, "copy", (cell,))
+        if val.op == "setitem":
+            self.gather_cells(val)
         bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
+
+    def append(self, owner: Val, val: Val) -> None:
+        """Append to a list, or note that a branch of a test on an element does."""
+        if self.appended:
+            self.appended[-1].append((owner, val))
+            return
+        owner.value.append(val)
+        owner.args, owner.varies = (*owner.args, val), owner.varies or val.varies
 
     def truth(self, val: Val) -> bool:
         """Tell whether a value counts as true."""
@@ -84,6 +97,8 @@ class Python(Evaluation):
             ends = [self.raw(a) for a in args]
             whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
             return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
+        if name in ("ndenumerate", "ndindex", "nditer"):
+            return self._visited(name, args)
         if name in ON_LISTS:
             lists = [self.items(a) for a in args]
             return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
@@ -92,10 +107,37 @@ class Python(Evaluation):
             return reduce(partial(self.operator, ast.Add()), items, self.note(0))
         found = items[0] if items else self.note(None)
         for item in items[1:]:
+            of_elements = self.extreme(name, item, found)
+            if of_elements is not None:
+                found = of_elements
+                continue
             better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
             chosen, rest = (item, found) if better else (found, item)
             found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
+
+    def _visited(self, name: str, args: list[Val]) -> Val:
+        """Return what NumPy visits of an array: its indices, its elements, or both."""
+        of = args[0].value
+        if name == "ndindex":
+            sizes = of if isinstance(of, list | tuple) else args
+            shape = tuple(v.value for v in sizes)
+            require(all(isinstance(n, int) for n in shape), "the sizes here are no integers")
+        else:
+            require(isinstance(of, Tensor | np.ndarray), "only elements of arrays are visited")
+            shape = tuple(of.shape)
+        few = math.prod(shape) <= bounds.MOST_STEPS
+        require(few, f"more than {bounds.MOST_STEPS:,} elements are visited here")
+        found = list[Val]()
+        for index in np.ndindex(*shape):
+            self.spend()
+            parts = tuple(self.note(i) for i in index)
+            place = self.note(parts, "pack", parts)
+            element = place if name == "ndindex" else self.item(args[0], index, parts)
+            found.append(
+                self.note((place, element), "pack", (element,)) if name == "ndenumerate" else element
+            )
+        return self.note(found, "pack", tuple(found))
 
     def _of_dictionary(self, name: str, owner: Val, args: list[Val]) -> Val:
         """Call a method of a dictionary."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask
-from quantcore.pasted.evaluation import FLOAT, OWN, RANDOM, Val, ancestors
+from quantcore.pasted.evaluation import FLOAT, OWN, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -121,11 +121,6 @@ def origin(val: Val) -> Val:
     return val
 
 
-def is_literal(val: Val) -> bool:
-    """Tell whether it is a tensor whose values stand in the code."""
-    return val.op == OWN and val.name not in RANDOM
-
-
 class Quantizer(Chain):
     """A quantizer on the first ordinary tensor, and what it shows on others.
 
@@ -221,7 +216,8 @@ def _divided(chain: Chain) -> Val:
     for scaling in chain.scalings:
         val: Val | None = scaling.other
         while val is not None and val.varies and val.op not in ("reduce", "input"):
-            if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1:
+            inverse = val.op == "div" and val.args[0].number == 1
+            if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1 and not inverse:
                 return val
             val = next((a for a in reversed(val.args) if a.varies), None)
     return chain.scalings[0]
@@ -250,7 +246,7 @@ def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
 def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     """Return a scale's kind, its divisor, whether x is multiplied by it, and the axis that it lies along."""
     first, nodes = chains[0], [s.other for s in chains[0].scalings]
-    if any(n.handed for n in nodes) or not any(n.varies for n in nodes):
+    if any(n.handed for n in nodes) or not any(n.varies and n.op != OWN for n in nodes):
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
     # scales along the wrong axis fit where all axes are equally long
     turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
@@ -300,7 +296,7 @@ def by_place(vals: list[Val]) -> dict[Place, Chain]:
     """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by
     the lines of their rounding, stored codes and dequantized values."""
     found: dict[Place, Chain] = {}
-    room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in v.args}
+    room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in (*v.args, *v.lanes)}
     for val in vals:
         if not val.data or id(val) in goes_on or not isinstance(val.value, ARRAYS):
             continue
@@ -371,5 +367,3 @@ def narrowing(steps: list[Val]) -> list[Val]:
         if step.op == "cast" and step.bits <= SMALL and (step.bits < before.bits or other):
             found.append(step)
     return found
-
-

@@ -1,18 +1,20 @@
 """From pasted code to what is found in it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.checks import check_codes, check_own, check_special
+from quantcore.pasted.checks import check_codes, check_on, check_special
 from quantcore.pasted.evaluation import CodeInputs
+from quantcore.pasted.floats import check_floats
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place, is_literal, origin
+from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
+from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
 from quantcore.pasted.source import read_source
 from quantcore.pasted.walk import Walk, probe
 from quantcore.pasted.way_back import check_dequantize
@@ -26,7 +28,8 @@ class CodeReading:
     """``text``: the text as pasted, of a notebook's file its code; ``findings``: mistakes and notes, by
     line; ``recognized``: what was recognized and checked; ``unread``: what was not evaluated; ``library``:
     library calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
-    ``skipped``: the lines that are no Python: outputs, magics and prose; ``quantizers``: the quantizers on
+    ``skipped``: the lines that are no Python: outputs, magics and prose; ``own_tensors``: the tensor of the
+    code's own that each quantizer is given; None if it is given another; ``quantizers``: the quantizers on
     the first ordinary tensors, empty in a reading that comes from another process."""
 
     text: str
@@ -36,6 +39,7 @@ class CodeReading:
     library: tuple[str, ...] = ()
     lines_of_quantizers: tuple[int, ...] = ()
     skipped: tuple[int, ...] = ()
+    own_tensors: tuple[OwnTensor | None, ...] = ()
     quantizers: tuple[Quantizer, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -48,9 +52,15 @@ class CodeReading:
         """The findings that depend on the tensor, or on what the code does not show."""
         return tuple(f for f in self.findings if not f.certain)
 
+    def with_findings(self, more: Iterable[CodeFinding]) -> "CodeReading":
+        """Return the reading with what is found on one tensor, instead of notes on the same."""
+        return replace(self, findings=in_order((*more, *self.findings)))
+
     @property
     def summary(self) -> str:
         """One sentence on what was found; without mistakes, only what was checked."""
+        if self.mistakes and not self.lines_of_quantizers:
+            return f"{count(len(self.mistakes), 'mistake')} in {lines_of(self.mistakes)}."
         if not self.lines_of_quantizers and self.library:
             return f"This code leaves rounding and clamping to the library: {joined(self.library)}."
         if not self.lines_of_quantizers and self.unread:
@@ -62,6 +72,14 @@ class CodeReading:
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
         return f"{count(len(self.mistakes), 'mistake')} in {lines_of(self.mistakes)}. Checked: {checked}."
+
+
+def in_order(findings: Iterable[CodeFinding]) -> tuple[CodeFinding, ...]:
+    """Return findings by line; of a kind and line the first one that is certain, if there is one."""
+    kept: dict[tuple[str, int], CodeFinding] = {}
+    for found in sorted(findings, key=lambda f: not f.certain):
+        kept.setdefault((found.kind, found.line), found)
+    return tuple(sorted(kept.values(), key=lambda f: (f.line, not f.certain, f.kind)))
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:
@@ -88,49 +106,52 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     found: list[CodeFinding] = []
     # by what tells them apart: two variants, or turns of a loop, may lead to the same one
     quantizers: dict[tuple[object, ...], Quantizer] = {}
+    tensors: dict[tuple[object, ...], OwnTensor | None] = {}
     end = time.thread_time() + bounds.SECONDS_IN_ALL
     probed = list(probe(partial(CodeInputs, text, tree, end=end), shape))
     for walks in probed:
-        for q in _quantizers(walks):
+        for q, own in _quantizers(walks):
             key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
             if key not in quantizers and time.thread_time() <= end:
                 codes = confirmed(q, list(check_codes(q)), walks)
-                more = [*check_own(q), *codes, *check_dequantize(q), *check_special(q)]
+                on_own = check_on(q, q.on["own"], "the code's own tensor") if "own" in q.on else ()
+                more = [*on_own, *codes, *check_dequantize(q), *check_special(q)]
                 if any(start <= q.codes[-1].index < end for start, end in walks["positive"].cut):
                     more = [replace(f, certain=False) for f in more]  # what follows its codes is not known
                 found += [replace(f, quantizer=len(quantizers)) for f in more]
-                quantizers[key] = q
+                quantizers[key], tensors[key] = q, own
     for line, name in dict.fromkeys(written for walks in probed for written in walks["positive"].written):
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
         found.append(replace(finding("clamp_in_place", line, what=what), quantizer=0 if quantizers else None))
-    # of a kind and line the first one that is certain, if there is one
-    found.sort(key=lambda f: not f.certain)
-    kept = {(f.kind, f.line): f for f in reversed(found)}
+    found += [f for walks in probed for f in check_floats(walks)]
     lines, first = source.lines, probed[0]["positive"]
-    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept.values()]
+    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in found]
     return CodeReading(
         text,
-        tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
+        in_order(findings),
         tuple(dict.fromkeys(part for q in quantizers.values() for part in _parts(q))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
         tuple(q.scalings[0].line for q in quantizers.values()),
         source.skipped,
+        tuple(tensors.values()),
         tuple(quantizers.values()),
     )
 
 
-def _quantizers(walks: dict[str, Walk]) -> Iterator[Quantizer]:
-    """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it."""
+def _quantizers(walks: dict[str, Walk]) -> Iterator[tuple[Quantizer, OwnTensor | None]]:
+    """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it, and the
+    tensor of the code's own that it is given."""
     found = {name: by_place(walk.vals) for name, walk in walks.items()}
     first = walks["positive"]
     for place, seen_at in seen(first, found["positive"]).items():
         on = {name: chains[place] for name, chains in found.items() if place in chains}
-        if "own" in on and not is_literal(origin(on["own"].data)):
+        own = own_tensor(walks["own"], on["own"]) if "own" in on else None
+        if "own" in on and not is_literal(on["own"]):
             del on["own"]
         if "negative" in on:
-            yield Quantizer(on, place, first.given.flags, seen_at)
+            yield Quantizer(on, place, first.given.flags, seen_at), own
 
 
 def _parts(q: Quantizer) -> Iterator[str]:

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.on_tensor import Against, LineValue, Shown
+from quantcore.pasted.own import OwnTensor
 from quantcore.pasted.read import CodeReading
 from quantcore.scheme import Scheme
 
 Plain = dict[str, Any]  # of what JSON has: no NaN, no infinity
+_LISTS = ("recognized", "unread", "library", "lines_of_quantizers", "skipped")  # of a reading, of plain items
 
 
 def reading_to_plain(reading: CodeReading) -> Plain:
@@ -20,11 +22,8 @@ def reading_to_plain(reading: CodeReading) -> Plain:
     return {
         "text": reading.text,
         "findings": [asdict(f) for f in reading.findings],
-        "recognized": list(reading.recognized),
-        "unread": list(reading.unread),
-        "library": list(reading.library),
-        "lines_of_quantizers": list(reading.lines_of_quantizers),
-        "skipped": list(reading.skipped),
+        "own_tensors": [None if own is None else own._asdict() for own in reading.own_tensors],
+        **{name: list(getattr(reading, name)) for name in _LISTS},
     }
 
 
@@ -32,11 +31,11 @@ def reading_from_plain(plain: Mapping[str, Any]) -> CodeReading:
     """Return the reading that `reading_to_plain` was given, without its quantizers."""
     return CodeReading(
         plain["text"],
-        tuple(CodeFinding(**f) for f in plain["findings"]),
-        *(
-            tuple(plain[name])
-            for name in ("recognized", "unread", "library", "lines_of_quantizers", "skipped")
+        tuple(map(_finding, plain["findings"])),
+        own_tensors=tuple(
+            own and OwnTensor(**{**own, "shape": tuple(own["shape"])}) for own in plain["own_tensors"]
         ),
+        **{name: tuple(plain[name]) for name in _LISTS},
     )
 
 
@@ -44,7 +43,8 @@ def shown_to_plain(shown: Shown) -> tuple[Plain, dict[str, Tensor]]:
     """Return a quantizer on a tensor: what is plain, and the tensors by name."""
     arrays = {"x": shown.x, "codes": shown.codes, "dequantized": shown.dequantized}
     lines = [asdict(v) | {n: _plain(getattr(v, n)) for n in ("low", "high", "picked")} for v in shown.lines]
-    plain: Plain = {"lines": lines, "why": shown.why, "against": None}
+    findings = [asdict(f) for f in shown.findings]
+    plain: Plain = {"lines": lines, "why": shown.why, "findings": findings, "against": None}
     if (against := shown.against) is not None:
         sqnr_db = [_plain(db) for db in against.sqnr_db]
         plain["against"] = {"scheme": str(against.scheme), "outside": against.outside, "sqnr_db": sqnr_db}
@@ -67,7 +67,12 @@ def shown_from_plain(plain: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> 
         tuple(map(_line, plain["lines"])),
         against,
         plain["why"],
+        tuple(map(_finding, plain["findings"])),
     )
+
+
+def _finding(plain: Mapping[str, Any]) -> CodeFinding:
+    return CodeFinding(**{**plain, "lesson": tuple(plain["lesson"])})
 
 
 def _line(plain: Mapping[str, Any]) -> LineValue:

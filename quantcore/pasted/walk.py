@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.pasted import bounds
 from quantcore.pasted.bounds import OverLimitError, StopError
 from quantcore.pasted.evaluation import OWN, CodeInputs, Names, Override, Val
 from quantcore.pasted.interpreter import Interpreter
@@ -21,7 +22,11 @@ _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 # square first: scales along the wrong axis fail on all others; then other ranks, for code that names axes
 SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
-SMALL = (8, 8)
+# for code that loops over rows, elements or cells
+SMALL = ((8, 8), (64,), (4, 4, 4), (2, 4, 4, 2))
+_FIRST_STEPS = 8_000  # on a larger tensor, of code with loops
+_LOOPS = (ast.For, ast.While, ast.comprehension)
+_SPECIAL = 0.4  # of the time is kept for what is found on ordinary tensors
 Shape = tuple[int, ...]
 _FEATURES = 8
 _PRINTED = {"tensor", "array", "matrix", "torch.Size", "dtype"}
@@ -54,6 +59,8 @@ class Walk(Interpreter):
                 found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
                 names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
         for val in list(names.values()):
+            if isinstance(val.value, Function | Class) and val.value.library:
+                continue
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
             elif isinstance(val.value, Class) and not any(
@@ -62,6 +69,7 @@ class Walk(Interpreter):
                 if isinstance(v.value, Instance) and v.value.of
             ):
                 self._attempt(self._use_class, val)
+        self.gather_all()
 
     def _attempt(self, run: Callable[..., None], *args: Any) -> bool:
         try:
@@ -183,7 +191,15 @@ def probe(inputs: Callable[..., CodeInputs], also: Shape | None) -> Iterator[dic
     choices = [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
     for flags in [(), *choices]:
         given = partial(inputs, flags=flags)
-        found = {n: evaluate(given(t, stand_in=partial(_stand_in, own, n))) for n, t in tensors.items()}
+        found, late = dict[str, Walk](), first.given.end - _SPECIAL * bounds.SECONDS_IN_ALL
+        for name, tensor in tensors.items():
+            ordinary = name in ("positive", "negative")
+            end = first.given.end if ordinary else late
+            try:
+                found[name] = evaluate(given(tensor, stand_in=partial(_stand_in, own, name), end=end))
+            except OverLimitError:
+                if ordinary:
+                    raise
         yield found | ({"own": evaluate(given(x))} if own else {})
 
 
@@ -205,16 +221,22 @@ def _stand_in(own: frozenset[tuple[int, Shape]], probe: str, line: int, found: A
 
 
 def _fitting(inputs: Callable[..., CodeInputs], also: Shape | None) -> Walk:
-    """Return the evaluation on a tensor of the shape on which most of the code can be evaluated."""
+    """Return the evaluation on a tensor of the shape on which most of the code can be evaluated; of code that
+    loops over elements, on a small one."""
     walks: list[Walk] = []
-    shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
-    for shape in shapes:
+    tree = inputs(probes(SMALL[0])["positive"]).tree
+    loops = any(isinstance(node, _LOOPS) for node in ast.walk(tree))
+    shapes, small = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]], False
+    while shapes:
+        shape = shapes.pop(0)
         try:
-            walks.append(evaluate(inputs(probes(shape)["positive"])))
+            steps = _FIRST_STEPS if loops and not small else bounds.MOST_STEPS
+            walks.append(evaluate(inputs(probes(shape)["positive"], steps=steps)))
         except OverLimitError:
-            if shape == SMALL or walks:
+            if small and not shapes and not walks:
                 raise
-            shapes[1:] = [SMALL]  # for code that loops over elements
+            if not small:
+                small, shapes = True, [*SMALL]
         if walks and not _failures(walks[-1]):
             break
     return min(walks, key=_failures)

@@ -54,7 +54,9 @@ def _way_back(q: Quantizer) -> str | None:
             "zero_point_added": [(codes + zero) * scale],
         }
         if shifts and near(zero, 0.0, 0.01):
-            ways |= {"": [codes * scale], "zero_point_not_added": [(codes + shifts[0]) * scale]}
+            ways[""] = [codes * scale]
+            if near(shifts[0], shifts[0].round(), 1e-6):  # a zero point, and not an end of the range
+                ways["zero_point_not_added"] = [(codes + shifts[0]) * scale]
         room = scale.abs() * (1.01 + 1e-4 * zero.abs().max()) + 1e-6 * end.abs()
         fits = [k for k, each in ways.items() if any(bool(((end - way).abs() <= room).all()) for way in each)]
         left = [k for k in fits if left is None or k in left]

@@ -143,8 +143,8 @@ def cast(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     kind, source = c.nonfinite.cast, c.source("cast")
     if not fmt.has_zero_point:
         if kind == "low_bits":
-            of = Where(IS_FINITE(U), 1, U, Number(0.0))
-            yield ProgramLine("u", of, None, "0 if it is not finite", source)
+            of = Where(IS_FINITE(U), 0, Number(0.0), U)
+            yield ProgramLine("u", of, None, "NaN and infinity are lost in the cast", source)
     elif kind == "none":
         code = {"qmin": fmt.qmin, "qmax": fmt.qmax}.get(c.nonfinite.nan, 0)
         yield ProgramLine("v", Where(IS_NAN(V), 1, Number(code), V), None, "NaN has no code", c.source("nan"))
@@ -153,7 +153,7 @@ def cast(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
         if kind == "int32":
             lost, of = LOST, Where(LESS(Z, 0.0), 1, Number(fmt.qmax), Number(fmt.qmin))
             yield ProgramLine("lost", of, None, "the lowest integer and a negative z wrap around", source)
-        of = Where(LESS(MAGNITUDE(V), CAST_LIMITS[kind]), 1, V, lost)
+        of = Where(LESS(MAGNITUDE(V), CAST_LIMITS[kind]), 0, lost, V)
         yield ProgramLine("v", of, None, "NaN and larger numbers are lost in the cast", source)
 
 
@@ -176,7 +176,7 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         of = Where(EQUAL(s, _LEAST_STORED), 1, Number(storage.e8m0_min_as), s, "since s is 2^-127")
         yield ProgramLine("divisor", of, dtype, "the smallest scale", c.source("e8m0_min_as"))
         s = DIVISOR
-    if stored and storage.zero_scale == "zero_codes":
+    if storage.zero_scale == "zero_inverse" or (stored and storage.zero_scale == "zero_codes"):
         of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
         yield ProgramLine(
             "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")

@@ -68,7 +68,9 @@ class ProgramLine:
         )
         of = written(self.of)
         if isinstance(self.of, Where):
-            of = f"{written(self.of.then)} if {written(self.of.test)} else {of}"
+            branches = written(self.of.then), of
+            taken, other = branches if self.of.value else branches[::-1]
+            of = f"{taken} if {written(self.of.test)} else {other}"
         return f"{self.name} = {of}" + (f"  # {said.replace('torch.', '')}" if said else "")
 
 
@@ -130,6 +132,10 @@ class Program:
             found[line] = {name: bound[name] for name in line.of.names if name in bound}
             bound[line.name] = line
         return found
+
+    @cached_property
+    def _constant_terms(self) -> dict[str, Term]:
+        return {name: named(name, np.float32(value)) for name, value in self.constants.items()}
 
     @cached_property
     def _last(self) -> dict[str, ProgramLine]:
@@ -226,7 +232,7 @@ class Program:
             known: what the program starts from, and other numbers that are known.
             absent: names of numbers that are absent, so that nothing is added or subtracted.
         """
-        terms = {name: named(name, np.float32(value)) for name, value in self.constants.items()} | dict(known)
+        terms = {**self._constant_terms, **known}
         found, of_elements = [], {"x", "q"}
         for line in self.lines:
             if line.name in known and line.name not in self.given:

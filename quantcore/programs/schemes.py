@@ -21,12 +21,12 @@ from quantcore.programs.elements import DTYPE, before_code, cast, constants_of, 
 from quantcore.programs.encoding import rounded_to
 from quantcore.programs.parameters import range_program
 from quantcore.programs.record import HALF, Program, ProgramLine
-from quantcore.scheme import Scheme, in_dtype
+from quantcore.scheme import Scheme, as_scheme, in_dtype
 
 _Q, _S, _Z = (Name(name) for name in "qsz")
 
 
-def program(scheme: Scheme, dtype: torch.dtype = torch.float32) -> Program:
+def program(scheme: Scheme | str, dtype: torch.dtype = torch.float32) -> Program:
     """Return what a scheme's library computes for an element, from the range of its block to its value.
 
     It starts from ``x``, and from ``low`` and ``high``, the range of its block; from ``s`` and ``z`` if they
@@ -53,10 +53,14 @@ def program(scheme: Scheme, dtype: torch.dtype = torch.float32) -> Program:
     v = v + z
     q = clamp(v, 0, 15)
     x̂ = (q - z) · s
+    >>> start = {"low": torch.tensor([0.0]), "high": torch.tensor([7.5]), "x": torch.tensor([3.1])}
+    >>> program(Scheme.parse("uint4 asymmetric")).run(("q", "x̂"), start)
+    [tensor([6.]), tensor([3.])]
 
     Raises:
         QuantError: the scheme's library refuses the dtype.
     """
+    scheme = as_scheme(scheme)
     own = in_dtype(scheme, dtype)
     found: Program | None = own.kept.get("program")
     if found is None:

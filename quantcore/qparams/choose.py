@@ -9,17 +9,17 @@ from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
-from quantcore.granularity import Blocks, PerFlatGroup, ends, extremes, to_blocks
+from quantcore.granularity import Blocks, PerFlatGroup, ends
 from quantcore.numerics import CHUNK, refuse_nonfinite, wide, widened
 from quantcore.programs import range_program
-from quantcore.qparams.scale import QParams, is_bad, parameters_of_ranges
+from quantcore.qparams.scale import QParams, is_bad, parameters_by
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMse, Task
 from quantcore.scheme import Scheme, check_supported, full_name, received
 
 
-def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
+def choose_qparams(x: Any, scheme: Scheme | str, importance: Any = None) -> QParams:
     """Return scale and zero_point of every block, before the scales are quantized themselves.
 
     Args:
@@ -60,7 +60,7 @@ def find_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any = No
     low, high = _range(x, scheme, blocks, who)
     if refuses:  # NaN and infinity show in the extremes of MinMax: no extra pass over x
         _check_finite(x, low, high, who)
-    params = replace(parameters_of_ranges(low, high, scheme), center=center)
+    params = replace(parameters_by(range_program(scheme), low, high), center=center)
     _raise_short_block(params.scale, scheme, blocks)
     _check_scale(params.scale, rules)
     if isinstance(setting, HalfQuadratic):
@@ -128,19 +128,16 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
     if setting.ends_are_elements:
         of_magnitude = scheme.symmetric and range_program(scheme).of_magnitude
         return ends(x, blocks, of_magnitude, scheme.rules.scale.symmetric_scale == "signed_amax")
-    blocked = blocks.view(x)
-    low, high = (torch.empty(blocks.grid, dtype=wide(x.dtype), device=x.device) for _ in range(2))
+    found = torch.empty((2, *blocks.grid), dtype=wide(x.dtype), device=x.device)
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
-    for region in blocks.regions(room, whole_blocks=True):
-        values = widened(blocked[region.elements])
-        _check_finite(x, *extremes(values, region.block), who)
-        rows = to_blocks(values.to(torch.float32), region.block)
+    for grid, rows in blocks.pieces(x, room):
+        _check_finite(x, rows, rows, who)
+        rows = rows.to(torch.float32)
         task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)
-        for every, part in zip((low, high), setting(rows, task), strict=True):
-            target = every[region.grid]
-            target.copy_(part.reshape(target.shape))
-    return low, high
+        for every, part in zip(found, setting(rows, task), strict=True):
+            every[grid] = part.view(every[grid].shape)
+    return found[0], found[1]
 
 
 def _check_finite(x: Tensor, low: Tensor, high: Tensor, who: str) -> None:

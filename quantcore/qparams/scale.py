@@ -5,15 +5,13 @@ All tensors are in block form: one number per block.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from quantcore.conventions import Convention
 from quantcore.formats import Format
-from quantcore.programs import Program, parameters_program, range_program
-from quantcore.scheme import Scheme
+from quantcore.programs import Program, parameters_program
 
 _ALL = ("s", "z", "low", "high", "1/s", "replaced")
 
@@ -54,18 +52,12 @@ class QParams:
 
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
     """Return scale and zero_point of every block, with the range they are computed from."""
-    lines = parameters_program(symmetric, fmt, c)
-    return _qparams(lines, lines.run(_ALL, {"low": low, "high": high}))
+    return parameters_by(parameters_program(symmetric, fmt, c), low, high)
 
 
-def parameters_of_ranges(low: Tensor, high: Tensor, scheme: Scheme) -> QParams:
-    """`parameters` of a scheme."""
-    lines = range_program(scheme)
-    return _qparams(lines, lines.run(_ALL, {"low": low, "high": high}))
-
-
-def _qparams(lines: Program, found: list[Any]) -> QParams:
-    scale, zero_point, low, high, inverse, replaced = found
+def parameters_by(lines: Program, low: Tensor, high: Tensor) -> QParams:
+    """`parameters` by a program of ranges."""
+    scale, zero_point, low, high, inverse, replaced = lines.run(_ALL, {"low": low, "high": high})
     if not isinstance(zero_point, Tensor):
         zero_point = torch.full(scale.shape, int(zero_point), dtype=torch.int32, device=scale.device)
     elif "z" in lines.integers:

@@ -9,5 +9,12 @@ from quantcore.quantization.codes import (
     quantize,
 )
 from quantcore.quantization.fit import fit_scheme
-from quantcore.quantization.quantized import Quantized, apply, apply_quietly, encoding, parameters_of
+from quantcore.quantization.quantized import (
+    Quantized,
+    apply,
+    apply_quietly,
+    check_result,
+    encoding,
+    parameters_of,
+)
 from quantcore.quantization.walk import coded_with, convention_of, unclamped

@@ -23,12 +23,13 @@ from quantcore.programs import CAST_LIMITS, cast_program, encode
 from quantcore.qparams import Dequantizer, QParams, decode, dequantizer_of, fit, store, unscale
 from quantcore.quantization.walk import boxes, prepare
 from quantcore.range_setting import Given
-from quantcore.scheme import Scheme, check_supported, full_name, received
+from quantcore.scheme import Scheme, as_scheme, check_supported, full_name, received
+from quantcore.wording import passed
 
 _NAN_CODES = {"qmin": "qmin, the lowest code", "qmax": "qmax, the highest code", "zero": "the code 0"}
 
 
-def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None) -> Tensor:
+def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme | str, out: Tensor | None = None) -> Tensor:
     """Return the codes of x under given parameters (numbers, or tensors in block form).
 
     Args:
@@ -122,16 +123,23 @@ def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
 
 
 def dequantize(
-    codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
+    codes: Any, scale: Any = None, zero_point: Any = 0, scheme: Scheme | str = "", out: Tensor | None = None
 ) -> Tensor:
     """Return (codes - zero_point) * scale, float32, or value * scale for floats and codebooks.
 
-    Parameters as in `quantize`.
+    Parameters as in `quantize`. Of the result of `apply`, alone, it is `Quantized.dequantized`.
 
     >>> import quantcore as qc
     >>> qc.dequantize(torch.tensor([2, -4, 7]), scale=0.25, zero_point=0, scheme=qc.Scheme(qc.INT4))
     tensor([ 0.5000, -1.0000,  1.7500])
     """
+    if scale is None and hasattr(codes, "dequantized"):
+        return codes.dequantized  # type: ignore[no-any-return]
+    if not isinstance(codes, Tensor):
+        raise QuantError(f"codes is {passed(codes)}; give a tensor of codes, or the result of apply alone.")
+    if scale is None:
+        raise QuantError("scale is missing; give scale, zero_point and scheme, or the result of apply alone.")
+    scheme = as_scheme(scheme)
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     params = QParams(scale, zero_point)
     dequantizer = dequantizer_of(params, scheme.format, scheme.rules)
@@ -203,8 +211,8 @@ def _most(*parameters: Tensor) -> Tensor:
 
 def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor, kernel: Kernel) -> Tensor:
     """Return the largest magnitude of unclamped values."""
-    s = kernel.factor(scale, inverse)
-    reach: Tensor = run(kernel.quotient, {"x": largest, "s": s, "1/s": s}) + shift
+    numbers = {"x": largest, "s": scale, "1/s": torch.reciprocal(scale) if inverse is None else inverse}
+    reach: Tensor = run(kernel.quotient, numbers) + shift
     return reach
 
 

@@ -9,12 +9,12 @@ from quantcore.formats import CodebookFormat, fit_codebook
 from quantcore.numerics import refuse_nonfinite
 from quantcore.qparams import choose_qparams
 from quantcore.quantization.walk import unclamped
-from quantcore.scheme import Scheme, received
+from quantcore.scheme import Scheme, as_scheme, received
 
 NAME = "fitted"
 
 
-def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Scheme:
+def fit_scheme(x: Any, scheme: Scheme | str, size: int, method: str = "kmeans") -> Scheme:
     """Return the scheme with its format replaced by a codebook of ``size`` values fitted to x.
 
     Each block's range is scaled to -1..1, and the outermost value is fixed at that bound, since the scales
@@ -27,6 +27,7 @@ def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Sch
     Raises:
         QuantError: as in `fit_codebook`, or the scheme does not fit x.
     """
+    scheme = as_scheme(scheme)
     x, own, _ = received(x, scheme)
     refuse_nonfinite(x, "a fitted codebook")
     # a placeholder with the same largest value as the fitted codebook, so that its scales are already the

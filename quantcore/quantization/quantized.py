@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,14 +17,18 @@ from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of
 from quantcore.quantization.codes import codes_with, dequantize, dequantize_with, lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
 from quantcore.range_setting import MaxScale
-from quantcore.scheme import Scheme, accepted, check_supported, with_importance
+from quantcore.scheme import Scheme, accepted, as_scheme, check_supported, with_importance
+from quantcore.wording import passed
+
+# elements of x up to which a result keeps a copy: of more, a copy takes as long as the codes
+COPIED = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
     """A tensor, its scheme and the quantized result.
 
-    ``given``: x, in its own dtype if that is of 16 bits; `x` are its numbers. ``codes``: of x's shape, in the
+    ``kept``: x, in its own dtype if that is of 16 bits; `x` are its numbers. ``codes``: of x's shape, in the
     smallest dtype of int8, uint8, int16, int32 that holds them; ``params``: in block form. ``scales``: the
     quantized scales, if the scheme quantizes them; `scale` is what they dequantize to. ``mins``: likewise, if
     the convention stores minima. ``importance``: the elements' weights, if the range setting uses them.
@@ -35,7 +40,7 @@ class Quantized:
     stay float64 where the library computes in it.
     """
 
-    given: Tensor
+    kept: Tensor
     scheme: Scheme
     codes: Tensor
     params: QParams
@@ -44,11 +49,30 @@ class Quantized:
     mins: "Quantized | None" = None
     importance: Tensor | None = None
     dtype: torch.dtype = torch.float32
+    version: int | None = None
+
+    @property
+    def given(self) -> Tensor:
+        """x in its own dtype if that is of 16 bits, else its numbers.
+
+        Raises:
+            QuantError: x was not copied, and was changed in place since.
+        """
+        if self.version is not None and self.kept._version != self.version:
+            raise QuantError(
+                f"x was changed in place after it was quantized; a result of more than {COPIED:,} elements "
+                "shares its memory. Quantize x.clone(), or quantize x again."
+            )
+        return self.kept
+
+    @property
+    def x(self) -> Tensor:
+        """The numbers of x, float32, or float64 if the library computes in it."""
+        return self._numbers if self.given.itemsize == 2 else self.given
 
     @cached_property
-    def x(self) -> Tensor:
-        """The numbers of x, float32, or float64 if the library computes in it; made at the first access."""
-        return self.given.float() if self.given.itemsize == 2 else self.given
+    def _numbers(self) -> Tensor:
+        return self.kept.float()
 
     @property
     def computed(self) -> Scheme:
@@ -115,19 +139,22 @@ class Quantized:
         return torch.sub(self.given, x_hat, out=x_hat)
 
 
-def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
+def apply(x: Any, scheme: Scheme | str, out: Quantized | None = None, importance: Any = None) -> Quantized:
     """Quantize a tensor or array of any rank.
 
     x of float16, bfloat16 or float64 is quantized as the convention's library does in that dtype; other
-    dtypes, lists and numbers are converted to float32.
+    dtypes, lists and numbers are converted to float32. The result does not change with x: it keeps a copy,
+    or, of a torch tensor of more than 262,144 elements, shares its memory and raises an error once x was
+    changed.
 
     Args:
+        scheme: a `Scheme`, its text, or the name of a preset.
         out: an earlier result of the same shape and format, whose codes are overwritten.
         importance: weight of each element's error, such as the mean squared inputs of llama.cpp's imatrix:
             one number per column, (columns,), per expert and column, (experts, columns), or of x's shape.
             The result's scheme is then the one that ggml uses with an imatrix, which has a different search.
 
-    >>> apply([[0.5, -1.0], [2.0, 0.1]], Scheme(IntFormat(4))).codes
+    >>> apply([[0.5, -1.0], [2.0, 0.1]], "int4").codes
     tensor([[ 2, -3],
             [ 7,  0]], dtype=torch.int8)
 
@@ -135,15 +162,38 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
         QuantError: the scheme does not fit x, its library refuses the dtype of x, x contains NaN or infinity
             and the convention refuses them, or the scheme does not support importance.
     """
-    result = apply_quietly(x, scheme, out, importance)
+    if out is not None:
+        check_result(out, "out")
+    result = _own(apply_quietly(x, scheme, out, importance), x)
     for note in result.warnings:
         warnings.warn(note, stacklevel=2)
     return result
 
 
+def _own(result: Quantized, x: Any) -> Quantized:
+    """Return the result with a copy of x, or with the version of x's memory, if it shares that."""
+    kept, importance = result.kept, result.importance
+    if importance is not None and importance.numel() <= COPIED:
+        importance = importance.clone()
+    if kept.numel() > COPIED and isinstance(x, Tensor):
+        return replace(result, importance=importance, version=kept._version)
+    shares = kept.data_ptr() == (x.data_ptr() if isinstance(x, Tensor) else np.asarray(x).ctypes.data)
+    return replace(result, kept=kept.clone() if shares else kept, importance=importance)
+
+
+def check_result(value: object, what: str) -> None:
+    """Raise if ``value`` is not the result of `apply`; ``what``: the argument or function that needs it.
+
+    Raises:
+        QuantError: it is not.
+    """
+    if not isinstance(value, Quantized):
+        raise QuantError(f"{what} needs the result of qc.apply(x, scheme), not {passed(value)}.")
+
+
 def apply_quietly(
     x: Any,
-    scheme: Scheme,
+    scheme: Scheme | str,
     out: Quantized | None = None,
     importance: Any = None,
     dtype: torch.dtype | None = None,
@@ -156,6 +206,7 @@ def apply_quietly(
     Raises:
         QuantError: as in `apply`.
     """
+    scheme = as_scheme(scheme)
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
     x, own, dtype = accepted(x, scheme, dtype)
@@ -251,6 +302,7 @@ def encoding(result: Quantized) -> dict[str, Tensor]:
     >>> {name: value.tolist() for name, value in qc.encoding(result).items()}
     {'offset': [-85.0], 'min': [-1.0], 'max': [2.0]}
     """
+    check_result(result, "encoding")
     fmt, offset = result.scheme.format, -result.params.zero_point.to(torch.float32) + 0.0  # -0.0 becomes 0.0
     ends = {"min": result.scale * (offset + fmt.qmin), "max": result.scale * (offset + fmt.qmax)}
     return {name: ({"offset": offset} | ends)[name] for name in result.scheme.convention.reported_encodings}

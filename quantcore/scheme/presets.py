@@ -7,6 +7,7 @@ from quantcore.formats import CODEBOOKS, FLOATS, INT4, INT8, Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerFlatGroup, PerGroup
 from quantcore.range_setting import Given, HalfQuadratic
 from quantcore.scheme.ggml_presets import GGUF
+from quantcore.scheme.names import PRESETS
 from quantcore.scheme.scheme import Scheme
 
 _E8M0 = Scheme(FLOATS["e8m0"], range_setting=Given(1.0), convention=CONVENTIONS["stored"])
@@ -84,12 +85,19 @@ def _microxcaling() -> dict[str, Scheme]:
     return found
 
 
-PRESETS: dict[str, Scheme] = {
+_PRESETS: dict[str, Scheme] = {
     **_torchao(),
     # the grid to which GPTQ rounds (Quantizer.find_params in its quant.py), without error compensation
     "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128)),
     **_compressed_tensors(),
     **_quanto(),
+    # MatMulNBits of a weight (K, N), as its quantizer writes it
+    "onnxruntime.uint4_g32": Scheme(
+        IntFormat(4, signed=False), False, PerGroup(32, 0), convention=CONVENTIONS["onnxruntime.MatMulNBits"]
+    ),
+    "onnxruntime.uint4_g32.symmetric": _named(
+        IntFormat(4, signed=False), PerGroup(32, 0), "onnxruntime.MatMulNBits"
+    ),
     "hqq.linear_4bit": Scheme(
         IntFormat(4, signed=False), False, PerGroup(64), HalfQuadratic(), CONVENTIONS["hqq.linear"]
     ),
@@ -100,3 +108,4 @@ PRESETS: dict[str, Scheme] = {
     **GGUF,
     **_microxcaling(),
 }
+PRESETS.update(_PRESETS)

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, blocked_shape, grid_shape
-from quantcore.scheme.scheme import Scheme
+from quantcore.granularity import as_shape, block_shape, blocked_shape, grid_shape
+from quantcore.scheme.scheme import Scheme, as_scheme
 from quantcore.scheme.support import check_supported
 
 # of a scale, and of a zero_point that is not a code (hqq)
@@ -27,7 +27,7 @@ class Storage:
         return (self.codes + self.scales + self.zero_points) / self.elements
 
 
-def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
+def storage(scheme: Scheme | str, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
     Codes take the format's width, or what the convention packs them into. Scales have the convention's dtype
@@ -44,7 +44,8 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
     """
-    shape = tuple(shape)
+    scheme = as_scheme(scheme)
+    shape = as_shape(shape)
     if any(n < 1 for n in shape):
         raise QuantError(f"A tensor of shape {shape} has no elements; every axis needs 1 or more.")
     check_supported(scheme, shape)
@@ -84,7 +85,7 @@ def _knows_zero_points(scheme: Scheme) -> bool:
     return scheme.symmetric and (given <= {0} or given <= {scheme.format.middle})
 
 
-def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
+def bits_per_element(scheme: Scheme | str, shape: tuple[int, ...]) -> float:
     """Return the storage cost in bits per element, including scales and zero points.
 
     >>> from quantcore.granularity import PerGroup
@@ -95,7 +96,7 @@ def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:
     return storage(scheme, shape).bits_per_element
 
 
-def compression_ratio(scheme: Scheme, shape: tuple[int, ...], original_bits: int = 32) -> float:
+def compression_ratio(scheme: Scheme | str, shape: tuple[int, ...], original_bits: int = 32) -> float:
     """Return the size at ``original_bits`` per element over the quantized size.
 
     >>> import quantcore as qc

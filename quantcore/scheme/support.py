@@ -20,14 +20,14 @@ from quantcore.notation import write_call
 from quantcore.numerics import as_float32, as_floats
 from quantcore.range_setting import Search
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
-from quantcore.scheme.scheme import Scheme
+from quantcore.scheme.scheme import Scheme, as_scheme
 
 # The kinds of format as `Convention.formats` names them
 KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", CodebookFormat: "codebook"}
 _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "codebooks"}
 
 
-def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
+def unsupported_reason(scheme: Scheme | str, shape: Shape, dtype: torch.dtype = torch.float32) -> str | None:
     """Return a sentence on why the scheme's library can't quantize x of this shape and dtype; None if it can.
 
     >>> import quantcore as qc
@@ -37,6 +37,7 @@ def unsupported_reason(scheme: Scheme, shape: Shape, dtype: torch.dtype = torch.
     Raises:
         QuantError: the granularity does not fit the shape.
     """
+    scheme = as_scheme(scheme)
     block_shape(scheme.granularity, shape)
     convention = scheme.convention
     if not scheme.format.has_zero_point and not scheme.symmetric:
@@ -137,7 +138,9 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
         raise QuantError(sentence)
 
 
-def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
+def received(
+    x: Any, scheme: Scheme | str, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as numbers to compute with, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
     `accepted`, with x of 16 bits as float32 numbers.
@@ -146,7 +149,9 @@ def received(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
     return x if x.dtype == torch.float64 else x.float(), own, dtype
 
 
-def accepted(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[Tensor, Scheme, torch.dtype]:
+def accepted(
+    x: Any, scheme: Scheme | str, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Scheme, torch.dtype]:
     """Return x as its library takes it, the scheme in x's dtype (`Scheme.in_dtype`), and that dtype.
 
     float64 becomes float32, unless the library computes in it; ``dtype``: of x, if it holds float32 numbers
@@ -155,6 +160,7 @@ def accepted(x: Any, scheme: Scheme, dtype: torch.dtype | None = None) -> tuple[
     Raises:
         QuantError: x is not an array of numbers, or the scheme's library refuses its dtype.
     """
+    scheme = as_scheme(scheme)
     x = as_floats(x)
     dtype = dtype or x.dtype
     own = in_dtype(scheme, dtype)
@@ -174,7 +180,7 @@ def in_dtype(scheme: Scheme, dtype: torch.dtype) -> Scheme:
     return scheme.in_dtype(dtype)
 
 
-def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
+def nearest_supported(scheme: Scheme | str, shape: Shape) -> Scheme | None:
     """Return the nearest scheme that its library supports: the fewest changes, then the nearest bit width.
 
     The scheme itself if it is supported; None if no change of format, symmetry and granularity helps.
@@ -187,6 +193,7 @@ def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:
     Raises:
         QuantError: the granularity does not fit the shape.
     """
+    scheme = as_scheme(scheme)
     if unsupported_reason(scheme, shape) is None:
         return scheme
     if not scheme.format.has_zero_point:

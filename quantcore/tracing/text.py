@@ -1,13 +1,12 @@
 """The formulas of a trace, with the numbers of one element and its block."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from quantcore.conventions import ZERO_POINTS, SchemeFacts
-from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text, written
+from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Term, Text, written
 from quantcore.numerics import WORDS, decimal
 from quantcore.programs import HALF, range_program
 from quantcore.range_setting import Stored
@@ -77,28 +76,6 @@ def factor_formula(t: ElementNumbers) -> str:
     return f"{text}; used instead of s = {number(t.scale)}"
 
 
-def formula(
-    expression: Expression, numbers: Mapping[str, float | Term | None], names: Mapping[str, str] | None = None
-) -> Term:
-    """Return an expression of these numbers as it is written; ``names``: what is written for a name."""
-
-    def read(name: str) -> Term:
-        value = numbers[name]
-        if isinstance(value, Term):
-            return value
-        written = (names or {}).get(name, name)
-        return term(number(value or 0.0) if name == "N" else written, value, first=name in _FIRST)
-
-    return Element(read).of(expression)
-
-
-def with_numbers(
-    expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None
-) -> str:
-    """Return a formula in symbols, then with numbers."""
-    return said(formula(expression, numbers, names))
-
-
 def said(found: Term) -> str:
     """Return a formula in symbols, then with numbers, and its note."""
     texts = dict.fromkeys((found.names.text, found.numbers.text))
@@ -156,7 +133,8 @@ def zero_point_formula(t: ElementNumbers) -> str:
         return f"low = {number(t.low)}{stored}"
     if c.scale.asymmetric_scale == "inverse_range":
         return _float_zero_point(t, t.low)
-    end = in_words(c.zero_point.zero_point_precision)
+    away = c.zero_point.zero_point_order == "round_away"
+    end = f", {WORDS['half_away']}" * away + in_words(c.zero_point.zero_point_precision)
     end += "" if t.raw_scale is None else ", with s before it is stored"
     divisor = before = term("s", _raw(t))  # the zero point is computed before s is stored
     if c.zero_point.zero_point_scale == "raw":
@@ -173,11 +151,12 @@ def zero_point_formula(t: ElementNumbers) -> str:
 def _float_zero_point(t: ElementNumbers, low: float) -> str:
     """Write hqq's zero point, from the 1/s of the range."""
     stored = t.raw_scale is not None
-    names = {"1/s": "r"} if stored else {}
     end = ", where 1 / r is the scale before it is stored" if stored else ""
     adjusted = t.scheme.range_setting.moves_zero_point
     form = "float" if adjusted else t.convention.zero_point.float_form
-    text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": float(line(t, "1/s").value)}, names)
+    inverse = term("r" if stored else "1/s", float(line(t, "1/s").value))
+    numbers = {"-low": term("-low", -low), "1/s": inverse}
+    text = said(Element(numbers.__getitem__).of(ZERO_POINTS[form]))
     cast = t.convention.zero_point.zero_point_dtype
     last = "" if cast == "float32" else f", cast to {cast} once the codes are computed"
     return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}{last}"

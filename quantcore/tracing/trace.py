@@ -14,7 +14,7 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
 from quantcore.programs import ReadLine, code_program
-from quantcore.quantization import Quantized, coded_with, convention_of
+from quantcore.quantization import Quantized, check_result, coded_with, convention_of
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
 from quantcore.tracing.searches import searched
@@ -43,6 +43,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     Raises:
         QuantError: the index is not in the tensor.
     """
+    check_result(result, "trace")
     shape, scheme, params = tuple(result.x.shape), result.computed, result.params
     at, blocked = _checked(index, shape), result.blocked_shape
     inside = at if blocked == shape else (int(np.ravel_multi_index(at, shape)) if at else 0,)

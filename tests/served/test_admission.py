@@ -62,7 +62,8 @@ def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are
     assert sum(map(bool, told)) in range(2, VISITORS), told
     assert max(map(max, filter(None, told))) in range(2, VISITORS), told
     assert all(t == sorted(t, reverse=True) for t in told)
-    # a small one that waited for a large one would end after it, and none would begin and end in the turn of a large one
+    # a small one that waited for a large one would end after it, and none would begin and end in the turn of
+    # a large one
     assert turns >= 2
     for visitor in visitors:
         assert any("SQNR" in text for text in visitor.texts)

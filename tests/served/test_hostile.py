@@ -1,4 +1,4 @@
-"""Files and code that ask for much, on a real server: it stays small and idle, and serves whoever else is there."""
+"""Files and code that ask for much, on a real server: it stays small and idle, and serves all others."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from served import Server, serve
 from benchmarks.processes import processor_time, resident
 from benchmarks.visitor import Visitor, visit
 
-# Of the server itself, in two pages: a guest's own are not counted. What a file may hold at most, 80,000 tensors, is
-# assembled and drawn in 2.6 s here, which other work on the same cores makes up to three times as long; what only a
-# guest sees, in 0.2 s.
+# Of the server itself, in two pages: a guest's own are not counted. What a file may hold at most, 80,000
+# tensors, is assembled and drawn in 2.6 s here, which other work on the same cores makes up to three times as
+# long; what only a guest sees, in 0.2 s.
 MOST_SECONDS, MOST_MEGABYTES = 12.0, 500
 QUICK = ("pt_storage_of_itself", "pt_marks", "pt_nested_storage", "npz_overlapping", "onnx_numbers")
 
@@ -54,7 +54,9 @@ def check(name: str, server: Server) -> None:
     assert "kB read" in opened(server, "ck=harmless.safetensors")
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in HOSTILE])
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE]
+)
 def test_a_hostile_file(name: str, server: Server) -> None:
     check(name, server)
 

@@ -244,7 +244,8 @@ async def opened(server, address, count):
 
     async def come():
         for _ in range(50):
-            with contextlib.suppress(InvalidMessage, ConnectionError):  # this process was too busy to ask in time, and not yet heard
+            # this process was too busy to ask in time, and not yet heard
+            with contextlib.suppress(InvalidMessage, ConnectionError):
                 return await Visitor(server.host, headers={"X-Forwarded-For": address}).__aenter__()
         raise AssertionError("never heard")
 
@@ -281,7 +282,8 @@ class Uploader:
     def head(self, name, length, method="PUT"):
         return (
             f"{method} /_stcore/upload_file/{self.session}/{name} HTTP/1.1\r\nHost: {self.server.host}\r\n"
-            f"Cookie: _streamlit_xsrf={self.token}\r\nX-Xsrftoken: {self.token}\r\nContent-Length: {length}\r\n"
+            f"Cookie: _streamlit_xsrf={self.token}\r\nX-Xsrftoken: {self.token}\r\n"
+            f"Content-Length: {length}\r\n"
             "Content-Type: multipart/form-data; boundary=b\r\nConnection: close\r\n\r\n"
         ).encode()
 

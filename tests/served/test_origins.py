@@ -47,7 +47,7 @@ SETTINGS = [
 
 @contextlib.contextmanager
 def lonely(folder: Path, *options: str) -> Iterator[tuple[Server, socket.socket, Path]]:
-    """A server on all addresses whose proxy never answers; yields the proxy's socket and the list of what was asked."""
+    """A server on all addresses whose proxy never answers; yields the proxy's socket and what was asked."""
     (folder / "app.py").write_text(APP)
     (folder / "main.py").write_text("import streamlit as st\nst.write('')")
     (folder / "sitecustomize.py").write_text(NO_NETWORK)

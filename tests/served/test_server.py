@@ -223,7 +223,11 @@ def test_a_host_header_brings_nothing_else_into_the_preview(
 
 def test_the_picture_of_a_preview_is_where_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
     config = importlib.import_module("streamlit.config")
-    given = {"browser.serverAddress": "quant.example.org", "browser.serverPort": 443, "server.baseUrlPath": "/q/"}
+    given = {
+        "browser.serverAddress": "quant.example.org",
+        "browser.serverPort": 443,
+        "server.baseUrlPath": "/q/",
+    }
     monkeypatch.setattr(config, "get_option", given.__getitem__)
     monkeypatch.setattr(config, "is_manually_set", lambda name: name in given)
     scope = {"type": "http", "scheme": "https", "headers": [(b"host", b"10.0.0.7:8501")]}
@@ -270,7 +274,7 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
 
 
 def test_only_the_community_cloud_may_send_messages_to_the_app(server: str) -> None:
-    """This option is hidden, too; without it there are 16 origins, which the browser compares at every key press."""
+    """This option is hidden, too; without it the browser compares 16 origins at every key press."""
     with urllib.request.urlopen(f"{server}/_stcore/host-config", timeout=120) as answer:
         assert json.load(answer)["allowedOrigins"] == ["https://*.streamlit.app"]
 
@@ -318,7 +322,7 @@ def test_a_page_that_is_none_has_no_label_of_its_own(served: Server, metrics: st
 
 
 def test_a_bomb_of_pixels_takes_no_memory(served: Server) -> None:
-    """An uploaded PNG of 190 kB that unpacks to 192 MB; after the metrics, since the server keeps it for a while."""
+    """An uploaded PNG of 190 kB that unpacks to 192 MB; after the metrics, as the server keeps it a while."""
     data = bomb(8000)
     assert len(data) < 10**6
 
@@ -410,7 +414,8 @@ async def seconds(host: str) -> float:
     return time.perf_counter() - began
 
 
-HELD_UP = 5.0  # s of processor time: more than a busy machine adds, and less than what holds up the server takes
+# s of processor time: more than a busy machine adds, and less than what holds up the server takes
+HELD_UP = 5.0
 
 
 async def median(host: str) -> float:

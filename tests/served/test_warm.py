@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from loops import finish
+from parts import in_parts
 from places import ROOT
 from served import serve
 
@@ -53,17 +54,18 @@ def app(tmp_path_factory):
 
 # imported by pages or tabs other than the first, or by functions that no page calls
 NOT_AT_FIRST = {
-    "pandas", "pyarrow", "quantcore.checkpoints", "quantcore.layerwise", "pages.models.opening", "onnx", "altair", "pydeck",
-    "sympy", "torch._dynamo", "torch._inductor",
+    "pandas", "pyarrow", "quantcore.checkpoints", "quantcore.layerwise", "pages.models.opening", "onnx",
+    "altair", "pydeck", "sympy", "torch._dynamo", "torch._inductor",
 }  # fmt: skip
 
 
 def imported(server):
-    """Its modules, but for codecs: which of them is asked for depends on what is said, and on how busy the machine is."""
+    """Its modules, but for codecs: which are imported depends on what is said, and on how busy it is."""
     return {name for name in server.look_inside()["modules"] if not name.startswith("encodings.")}
 
 
-def test_no_visit_imports_anything(app):
+@in_parts(3)
+def test_no_visit_imports_anything(app, part):
     app.await_warm()
     before, modules = app.look_inside(), imported(app)
     assert before["frozen"] > 100_000
@@ -71,10 +73,10 @@ def test_no_visit_imports_anything(app):
     assert "sympy" not in modules
     pages = finish(visit(app.host)).pages
     assert len(pages) >= 14
-    for page in pages:
+    for page in part(pages):
         finish(visit(app.host, page))
         assert imported(app) - modules == set(), page
-    for tab in TABS:
+    for tab in part(TABS):
         finish(visit(app.host, "", f"tab={tab}"))
         assert imported(app) - modules == set(), tab
     assert app.look_inside()["frozen"] <= before["frozen"]  # frozen only once
@@ -130,7 +132,7 @@ def test_visitors_of_every_page_are_served_while_the_others_are_warmed(tmp_path)
 
 
 def test_a_visitor_goes_before_the_warm_up(tmp_path):
-    """While a visitor comes again and again, no page but the visitor's is opened: the server's runs are counted."""
+    """While a visitor comes again and again, no page but the visitor's is opened, by the server's count."""
     (tmp_path / "sitecustomize.py").write_text(LONG_PAUSES)
 
     async def stay(server):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 def in_seconds(most: float, what: object = "") -> Iterator[None]:
     """Allow what stands inside so much processor time of this thread.
 
-    Two threads that share a core slow each other down two or three times: a bound is at least five times what an idle
-    machine takes, and what it is to find takes longer still.
+    Two threads that share a core slow each other down two or three times: a bound is at least five times what
+    an idle machine takes, and what it is to find takes longer still.
     """
     start = time.thread_time()
     yield

@@ -1,8 +1,8 @@
 """Golden checkpoints: small releases written by the real libraries, with their exact content.
 
 In ``tests/data/golden_checkpoints/<case>``, ``checkpoint`` is the release, ``case.json`` describes it, and
-``expected.npz`` has for each weight its values in the library's dtype, widened to float32, and where they apply
-``|float32``, ``|codes``, ``|scale``, ``|zero_point``, ``|min`` and stored pieces.
+``expected.npz`` has for each weight its values in the library's dtype, widened to float32, and where they
+apply ``|float32``, ``|codes``, ``|scale``, ``|zero_point``, ``|min`` and stored pieces.
 """
 
 import json
@@ -47,13 +47,13 @@ class Case:
 
 
 def cases(*starts: str) -> list[Case]:
-    """The cases whose names begin with one of ``starts``; gguf_quantizer has no checkpoint (test_ggml_bytes.py)."""
+    """The cases whose names begin with one of ``starts``; gguf_quantizer has no checkpoint."""
     folders = [f for f in sorted(FOLDER.iterdir()) if f.name.startswith(starts)]
     return [Case(f) for f in folders if f.name != "gguf_quantizer"]
 
 
 def sound() -> list[Case]:
-    """Every golden checkpoint that must be read correctly; imatrix files are left out, as they hold no weights."""
+    """Every golden checkpoint that must be read correctly; imatrix files hold no weights."""
     return [
         given
         for given in cases("")
@@ -123,7 +123,7 @@ def _encoded_otherwise(checkpoint: Checkpoint, tensor: CheckpointTensor) -> list
 
 
 def changed(name, folder, change, config=None):
-    """A golden release with some stored tensors changed; ``change``: name -> function, or None to drop the tensor.
+    """A golden release with some tensors changed; ``change``: name -> function, or None to drop the tensor.
 
     ``config``: entries of its quantization_config, or a function of it that returns another.
     """
@@ -153,7 +153,7 @@ def flipped(given: Case, place: Place, bit: int, folder: Path) -> Checkpoint:
 
 
 def misplaced(given: Case, name: str, index: tuple[int, ...], folder: Path) -> list[str]:
-    """What is wrong with an element's place: each of its bits, if flipped in the file, must change only its code."""
+    """What is wrong with an element's place: each of its bits, flipped in the file, changes only its code."""
     tensor = open_checkpoint(given.release).tensors[name]
     codes = tensor.codes().numpy()
     place = tensor.locate(index).code

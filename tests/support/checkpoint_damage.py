@@ -15,8 +15,8 @@ EXTREMES = [
     for n in (0, 1, 2, 31, 2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1, 2**64 - 32)
 ]
 VALUES = [
-    b"-1", b"0", b"1", b"3", b"128", b"65536", b"2147483648", b"9223372036854775808", b"1e400", b"NaN", b"null", b"true",
-    b"[]", b"{}", b'"x"', b'"../x"', b"[[[[]]]]",
+    b"-1", b"0", b"1", b"3", b"128", b"65536", b"2147483648", b"9223372036854775808", b"1e400", b"NaN",
+    b"null", b"true", b"[]", b"{}", b'"x"', b'"../x"', b"[[[[]]]]",
 ]  # fmt: skip
 JSON_VALUE = re.compile(rb'-?\d+|"[^"]{0,80}"|true|false|null')
 
@@ -69,9 +69,9 @@ def exercise(path, limit=None):
     for tensor in list(checkpoint.tensors.values())[:limit]:
         index = (0,) * len(answer(lambda t=tensor: t.shape, sentences) or ())
         for ask in (
-            tensor.read, tensor.codes, tensor.scale, tensor.min, tensor.zero_point, tensor.stored, tensor.notes,
-            tensor.quantized, lambda t=tensor: t.read(slice(1, 2)), lambda t=tensor, i=index: t.locate(i),
-            lambda t=tensor: encode(t), lambda t=tensor: repr(t),
+            tensor.read, tensor.codes, tensor.scale, tensor.min, tensor.zero_point, tensor.stored,
+            tensor.notes, tensor.quantized, lambda t=tensor: t.read(slice(1, 2)),
+            lambda t=tensor, i=index: t.locate(i), lambda t=tensor: encode(t), lambda t=tensor: repr(t),
         ):  # fmt: skip
             answer(ask, sentences)
     sentences += [finding.sentence for finding in checkpoint.findings()]

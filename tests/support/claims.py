@@ -1,7 +1,7 @@
-"""What each kind of finding claims, recomputed with numpy in float64 from the tensor, the codes and the parameters.
+"""What each kind of finding claims, recomputed with numpy in float64 from tensor, codes and parameters.
 
-``CLAIMS[kind](f, e)`` asserts every number of a finding's facts ``f`` against the evidence ``e``; `check` also asserts
-that the sentence has no other numbers, the boxes, and the gain of the fix.
+``CLAIMS[kind](f, e)`` asserts every number of a finding's facts ``f`` against the evidence ``e``; `check`
+also asserts that the sentence has no other numbers, the boxes, and the gain of the fix.
 """
 
 import dataclasses
@@ -91,7 +91,7 @@ class Evidence:
 
     @property
     def coded_with(self):
-        """The scale and zero point of every element before they are stored, if codes are computed with these."""
+        """The scale and zero point of every element before they are stored, if these give the codes."""
         params = self.result.params
         if self.scheme.rules.storage.quantize_with != "raw" or params.raw is None:
             return self.s, self.z
@@ -172,7 +172,8 @@ def nan(f, e):
     assert ("value" in f) == bool(finite and not notes)
     if "value" not in f:
         n, rest = f["elements"], notes[0] if notes else "Replace them: most metrics are undefined."
-        what = "" if finite else f"{n:,} element{'s' * (n != 1)} of x {'is' if n == 1 else 'are'} NaN or infinite, first at {_at(f['at'])}. "
+        elements = f"{n:,} element of x is" if n == 1 else f"{n:,} elements of x are"
+        what = "" if finite else f"{elements} NaN or infinite, first at {_at(f['at'])}. "
         assert e.finding.sentence == what + rest
     places = [tuple(a for a, _ in box) for box in e.finding.boxes]
     assert [e.at(p) for p in places] == [tuple(p) for p in np.argwhere(bad)[:256]]
@@ -181,7 +182,8 @@ def nan(f, e):
     if "value" in f:
         at = e.at(f["at"])
         assert f["value"] == e.x[at]
-        told = re.search(r": (?:the (scale|zero point) of its block is (\S+)|.* can't represent it at this scale)\.$", e.finding.sentence)
+        why = r": (?:the (scale|zero point) of its block is (\S+)|.* can't represent it at this scale)\.$"
+        told = re.search(why, e.finding.sentence)
         parameters = {"scale": e.s[at], "zero point": e.z[at]}
         assert told[1] == next((name for name, value in parameters.items() if not np.isfinite(value)), None)
         assert told[1] is None or same(float(told[2]), float(parameters[told[1]]))
@@ -217,7 +219,9 @@ def zero_point_clamped(f, e):
     assert f["blocks"] <= sum(bool((b > 0).all() or (b < 0).all()) for b in blocks)
     if isinstance(e.scheme.range_setting, qc.MinMax) and e.result.params.raw is None:
         ends = [(p, float(e.x[part].min()), float(e.x[part].max())) for p, part in e.parts()]
-        wanted = {p: (low, high, e.fmt.qmin - low / float(e.result.scale.numpy()[p])) for p, low, high in ends if low > 0 or high < 0}
+        scale = e.result.scale.numpy()
+        one_sided = [(p, low, high) for p, low, high in ends if low > 0 or high < 0]
+        wanted = {p: (low, high, e.fmt.qmin - low / float(scale[p])) for p, low, high in one_sided}
         off = [w for p, w in wanted.items() if abs(w[2] - e.result.params.zero_point.numpy()[p]) > 1.5]
         assert f["blocks"] == len(off)
         assert (f["low"], f["high"]) == off[0][:2]
@@ -354,8 +358,10 @@ def outlier_channel(f, e):
     if len(marked) < 256:
         runs = {place // e.block[axis] for place in marked}
         assert f["runs"] == len(runs)
-        near = {run: list(range(run * e.block[axis], min((run + 1) * e.block[axis], len(largest)))) for run in runs}
-        ratios = {r: max(largest[i] for i in own if i not in marked) / largest[own].max() for r, own in near.items()}
+        size, ratios = e.block[axis], {}
+        for run in runs:
+            own = list(range(run * size, min((run + 1) * size, len(largest))))
+            ratios[run] = max(largest[i] for i in own if i not in marked) / largest[own].max()
         assert ratios[start // e.block[axis]] == min(ratios.values())
         assert named == sorted(place for place in marked if start <= place < stop)
 
@@ -476,7 +482,8 @@ def constant_block(f, e):
     found = marked_blocks(e, lambda x, s: x.min() == x.max() != 0)
     assert (f["blocks"], f["value"]) == (len(found), e.x[found[0][1]].flat[0])
     assert ("per block is enough." in e.finding.sentence) == (len(found) > 1)
-    assert e.finding.sentence.startswith(f"In {len(found):,} of ") == (len(found) > 1)  # of which the first is told
+    # of several the first is told
+    assert e.finding.sentence.startswith(f"In {len(found):,} of ") == (len(found) > 1)
 
 
 def spare_bits(f, e):
@@ -504,7 +511,8 @@ def ties(f, e):
         assert abs(f["elements"] / f["of"] - half.mean()) < 2 / math.sqrt(f["of"])
     else:
         assert f["elements"] == half.sum()
-        assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
+        places = [e.at([a for a, _ in box]) for box in e.finding.boxes]
+        assert places == [tuple(p) for p in np.argwhere(half)[:256]]
     steps = taken - (e.z if e.table is None else 0)
     ratio = w - (e.z if e.table is None else 0)
     ways = {
@@ -514,12 +522,15 @@ def ties(f, e):
         "toward 0": np.abs(steps) < np.abs(ratio),
         "up": steps > ratio,
         "down": steps < ratio,
-        "up or down": np.full(e.shape, (steps[half] > ratio[half]).any() and (steps[half] < ratio[half]).any()),
+        "up or down": np.full(
+            e.shape, (steps[half] > ratio[half]).any() and (steps[half] < ratio[half]).any()
+        ),
     }  # fmt: skip
     assert ways[f["way"]][half].all()
     assert e.table is None or f["way"] == "to the even code" or not ways["to the even code"][half].all()
     if f["way"] == "up or down" and e.table is not None:
-        assert not any(so[half].all() for name, so in ways.items() if name not in ("up or down", "to the even multiple of the scale"))
+        rules = set(ways) - {"up or down", "to the even multiple of the scale"}
+        assert not any(ways[name][half].all() for name in rules)
     if e.table is None:
         others = (np.rint(ratio), np.trunc(ratio + np.copysign(0.5, ratio)), np.floor(ratio + 0.5))
         assert any((other != steps)[half].any() for other in others) == ("rounding rules" in f["others"])
@@ -537,10 +548,17 @@ def ties_of_sums(f, e):
         assert abs(f["elements"] / f["of"] - half.mean()) < 2 / math.sqrt(f["of"])
     else:
         assert f["elements"] == half.sum()
-        assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
+        places = [e.at([a for a, _ in box]) for box in e.finding.boxes]
+        assert places == [tuple(p) for p in np.argwhere(half)[:256]]
     codes, exact = e.codes[half], exact[half]
-    ways = {"to the even code": codes % 2 == 0, "up": codes > exact, "away from 0": np.abs(codes) > np.abs(exact)}
-    assert ways[f["way"]].all() if f["way"] in ways else f["way"] == "up or down" and not ways["up"].all() and (codes > exact).any()
+    up = codes > exact
+    ways = {"to the even code": codes % 2 == 0, "up": up, "away from 0": np.abs(codes) > np.abs(exact)}
+    if f["way"] in ways:
+        assert ways[f["way"]].all()
+    else:
+        assert f["way"] == "up or down"
+        assert up.any()
+        assert not up.all()
     assert f["way"] == "to the even code" or not ways["to the even code"].all()
     assert f["others"] == ("rounding rules",)
 
@@ -572,7 +590,8 @@ def scale_out_of_range(f, e):
     top = max(abs(inner.qmin), abs(inner.qmax)) if table is None else np.abs(_finite(inner)).max()
     with np.errstate(all="ignore"):
         level_unit = level.scale if level.params.raw is None else level.params.raw
-        reach = top * np.abs(Evidence(level, None).spread(level_unit.numpy()).astype(np.float64)).reshape(codes.shape)
+        units = Evidence(level, None).spread(level_unit.numpy()).astype(np.float64)
+        reach = top * np.abs(units).reshape(codes.shape)
         away = np.abs(wanted - (0 if level.params.center is None else float(level.params.center)))
         large = np.isinf(decoded) | (away > 1.001 * reach)
     marked &= (large if f["too_large"] else ~large) & np.isfinite(wanted) & (large | np.isfinite(decoded))
@@ -607,14 +626,17 @@ def scale_out_of_range(f, e):
 CLAIMS = {
     claim.__name__: claim
     for claim in (
-        nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided, outlier_channel,
-        outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel, small_groups, tiny_block,
-        zero_block, constant_block, spare_bits, ties, scale_out_of_range, better_scheme, half_precision,
+        nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
+        outlier_channel, outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel,
+        small_groups, tiny_block, zero_block, constant_block, spare_bits, ties, scale_out_of_range,
+        better_scheme, half_precision,
     )
 }  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 _PLACES = re.compile(
-    r"\([\d, ]*\)|(?:[Rr]ows?|[Cc]olumns?|[Cc]hannels?|axis|among|index|indices|elements)(?: \d+(?:[–-]\d+)?(?:,| and)?)+"
+    r"\([\d, ]*\)"
+    r"|(?:[Rr]ows?|[Cc]olumns?|[Cc]hannels?|axis|among|index|indices|elements)"
+    r"(?: \d+(?:[–-]\d+)?(?:,| and)?)+"
     r"|\d+ more"
 )
 
@@ -676,7 +698,8 @@ def stray_numbers(finding, result):
 
 _VERBS = {"is": "are", "does": "do", "lies": "lie", "has": "have", "dequantizes": "dequantize"}
 _COUNTED = re.compile(
-    r"(?<![\w.,])(\d[\d,]*)( of [\d,]+)? (?:element|code|block|run|scale|min)(s?)(?: of x| of channels)?(?: \([^)]*%\))?"
+    r"(?<![\w.,])(\d[\d,]*)( of [\d,]+)? "
+    r"(?:element|code|block|run|scale|min)(s?)(?: of x| of channels)?(?: \([^)]*%\))?"
     rf"(?: at \([^)]*\)|, such as \([^)]*\),)? ({'|'.join([*_VERBS, *_VERBS.values()])})\b"
 )
 

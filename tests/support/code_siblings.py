@@ -21,6 +21,7 @@ ZERO_OF_ZEROS = [
 
 # codes wrap around on the tensor that the code has
 WRAPS_ON_ITS_OWN = [
+    "w = torch.tensor([[0.2, -0.5, 0.9], [1.0, -2.0, 0.3]])\nscales = torch.tensor([[0.9 / 127], [1.0 / 127]])\nq = torch.round(w / scales).to(torch.int8)",
     "x = torch.tensor([[-0.6870, 0.2607, -0.7718, 0.0841], [0.6558, -1.1711, -1.0713, 0.2405], [1.4967, -0.6928, 0.7961, -1.4614], [0.5689, -0.5227, -1.3111, -0.8343]])\ns = (x.max(dim=0).values - x.min(dim=0).values) / 255\nz = torch.zeros_like(s, dtype=torch.int8)\nq = torch.round((x / s) + z).to(torch.int8)",
     "x = torch.tensor([5.1, 6.2, 7.3, 8.4, 6.9])\ns = (x.max() - x.min()) / 255\nz = torch.round(-128 - x.min() / s).clamp(-128, 127)\nq = (torch.round(x / s) + z).to(torch.int8)",
     "import numpy as np\nx = np.array([5.1, 6.2, 7.3, 8.4, 6.9])\ns = (x.max() - x.min()) / 255\nz = np.clip(np.round(-x.min() / s), 0, 255)\nq = (np.round(x / s) + z).astype(np.uint8)",
@@ -171,6 +172,7 @@ CASTS = [
 
 # sound, but for what depends on the tensor
 SOUND = [
+    "w = torch.tensor([[0.2, -0.5, 0.9], [1.0, -2.0, 0.3]])\nscales = torch.tensor([[0.9 / 127], [2.0 / 127]])\nq = torch.round(w / scales).to(torch.int8)\ny = q * scales",
     "s = x.abs().max().clamp(min=1e-8) / 127\nq = torch.clamp((x / s).round(), -127, 127).to(torch.int8)\ny = q.to(torch.float32) * s",
     "import numpy as np\ns = max(np.abs(x).max(), 1e-8) / 127\nq = np.clip(np.rint(x / s), -127, 127).astype(np.int8)\ny = q * s",
     "lo, hi = x.min().clamp(max=0), x.max().clamp(min=0)\ns = ((hi - lo) / 255).clamp(min=1e-8)\nz = (-lo / s).round().clamp(0, 255)\nq = ((x / s).round() + z).clamp(0, 255).to(torch.uint8)\ny = (q.float() - z) * s",

@@ -1,7 +1,8 @@
 """Contrast of the texts of a page with their background."""
 
-# Texts whose contrast with their background is below 4.5 by WCAG 2's formula, except those that Streamlit hides by painting
-# them in the color of the background. The background of a text in a chart is that of the page, or its tile in a treemap.
+# Texts whose contrast with their background is below 4.5 by WCAG 2's formula, except those that Streamlit
+# hides by painting them in the color of the background. The background of a text in a chart is that of the
+# page, or its tile in a treemap.
 PALE = """() => {
     const rgba = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return [...n.slice(0, 3), n[3] ?? 1]; };
     const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));

@@ -1,8 +1,8 @@
-"""GPTQ in NumPy: codes with error feedback, from as strong as a layer's inputs make it to none at all, which is rounding.
+"""GPTQ in NumPy: codes with error feedback, as strong as a layer's inputs make it, or none: rounding.
 
-Frantar et al. 2022 (arXiv 2210.17323): the columns are rounded one after another, and what a column loses is added to
-those after it, by the upper Cholesky factor of the inverse Hessian. Also what stores such codes: GPTQ's words, and
-compressed-tensors' bytes.
+Frantar et al. 2022 (arXiv 2210.17323): the columns are rounded one after another, and what a column loses is
+added to those after it, by the upper Cholesky factor of the inverse Hessian. Also what stores such codes:
+GPTQ's words, and compressed-tensors' bytes.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Codes:
 
 
 def hessian(columns, samples, correlation, draw, spread=0.5):
-    """XᵀX of inputs whose columns are mixed: ``correlation`` 0 leaves chance alone, none at all with ``samples`` of 0."""
+    """XᵀX of inputs whose columns are mixed: by chance with ``correlation`` 0, not with 0 ``samples``."""
     if not samples:
         return np.diag(np.exp(spread * draw.normal(size=columns)))
     mix = correlation * draw.normal(size=(columns, columns)) / columns**0.5 + np.eye(columns)
@@ -40,11 +40,11 @@ def hessian(columns, samples, correlation, draw, spread=0.5):
 
 
 def quantize(w, bits, size, h, damping=0.01, symmetric=True, act_order=False, static=False, dtype=np.float16):
-    """GPTQ with groups of ``size`` columns, whose scales are max |w| / (2^bits - 1) · 2 of what is left of w when they begin.
+    """GPTQ with groups of ``size`` columns, whose scales are max |w| / (2^bits - 1) · 2 of what is left.
 
     Args:
         damping: added to the diagonal of the Hessian, times its mean.
-        act_order: the columns of the largest inputs first; groups follow that order, unless they are ``static``.
+        act_order: the columns of the largest inputs first; groups follow that order, unless ``static``.
         static: groups are runs of columns, their scales those of w itself.
         dtype: of the scales, to which they are rounded before codes are computed.
     """
@@ -97,11 +97,13 @@ def as_gptq(module, q):
     """The tensors of a GPTQ (v1) module with codes of 4 or 8 bits, and its config."""
     size = q.codes.shape[1] // q.scale.shape[1]
     tensors = {
-        f"{module}.qweight": _words(q.codes, q.bits).T, f"{module}.qzeros": _words((q.zero.T - 1) % 2**q.bits, q.bits),
+        f"{module}.qweight": _words(q.codes, q.bits).T,
+        f"{module}.qzeros": _words((q.zero.T - 1) % 2**q.bits, q.bits),
         f"{module}.scales": q.scale.T, f"{module}.g_idx": q.group.astype(np.int32),
     }  # fmt: skip
     config = {
-        "quant_method": "gptq", "bits": q.bits, "group_size": size, "desc_act": bool((np.diff(q.group) < 0).any()),
+        "quant_method": "gptq", "bits": q.bits, "group_size": size,
+        "desc_act": bool((np.diff(q.group) < 0).any()),
         "sym": bool((q.zero == 2 ** (q.bits - 1)).all()), "checkpoint_format": "gptq",
     }  # fmt: skip
     return tensors, config
@@ -111,7 +113,8 @@ def as_bytes(module, q):
     """The tensors of a module of compressed-tensors whose codes are bytes, and the config."""
     half = 2 ** (q.bits - 1)
     size, symmetric = q.codes.shape[1] // q.scale.shape[1], bool((q.zero == half).all())
-    weights = {"num_bits": q.bits, "type": "int", "symmetric": symmetric, "strategy": "group", "group_size": size}
+    weights = {"num_bits": q.bits, "type": "int", "symmetric": symmetric}
+    weights |= {"strategy": "group", "group_size": size}
     tensors = {f"{module}.weight": (q.codes - half).astype(np.int8), f"{module}.weight_scale": q.scale}
     if not symmetric:
         tensors[f"{module}.weight_zero_point"] = (q.zero - half).astype(np.int8)
@@ -121,5 +124,6 @@ def as_bytes(module, q):
 
 def _words(codes, bits):
     """Codes [..., n] in 32-bit words [..., n * bits / 32], the first in the lowest bits."""
-    parts = codes.reshape(*codes.shape[:-1], -1, 32 // bits).astype(np.uint64) << (bits * np.arange(32 // bits, dtype=np.uint64))
+    places = bits * np.arange(32 // bits, dtype=np.uint64)
+    parts = codes.reshape(*codes.shape[:-1], -1, 32 // bits).astype(np.uint64) << places
     return parts.sum(-1).astype(np.uint32).view(np.int32)

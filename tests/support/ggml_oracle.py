@@ -1,4 +1,4 @@
-"""ggml's own quantizer from the pywhispercpp wheel (x86-64, no fused multiply-add), for tests and benchmarks."""
+"""ggml's own quantizer from the pywhispercpp wheel (x86-64, no fused multiply-add)."""
 
 import ctypes
 import importlib.util
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 TYPE_IDS = {
-    "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14,
-    "IQ4_NL": 20, "IQ4_XS": 23, "TQ1_0": 34, "TQ2_0": 35, "MXFP4": 39,
+    "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13,
+    "Q6_K": 14, "IQ4_NL": 20, "IQ4_XS": 23, "TQ1_0": 34, "TQ2_0": 35, "MXFP4": 39,
 }  # fmt: skip
 WEIGHTED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
 

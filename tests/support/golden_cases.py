@@ -29,7 +29,7 @@ def cases(convention=None):
 
 
 def kernels():
-    """The codes of each library's kernel for given x, scale and zero_point, and the formula that each kernel uses."""
+    """The codes of each library's kernel for given x, scale and zero_point, and the formula of each."""
     data = _recorded()[0]
     return data["kernels"], data["arithmetic"]
 

@@ -17,8 +17,8 @@ MOST_TRACEBACKS = 5
 def for_each(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None) -> Callable[[Any], Any]:
     """Decorate as ``pytest.mark.parametrize`` does, for a loop over the cases; stacked, over the product.
 
-    A case has a ``tmp_path`` and a ``monkeypatch`` of its own; other fixtures are shared by the cases. Cases marked slow
-    are a second test, which is slow.
+    A case has a ``tmp_path`` and a ``monkeypatch`` of its own; other fixtures are shared by the cases. Cases
+    marked slow are a second test, which is slow.
     """
     names = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
     ids = ids if ids is None or callable(ids) else list(ids)

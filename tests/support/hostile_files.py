@@ -76,7 +76,8 @@ def doubled(depth, kind):
 
 
 def pt(content, folder, deflated=False, **others):
-    with zipfile.ZipFile(folder / "x.pt", "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as file:
+    method = zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
+    with zipfile.ZipFile(folder / "x.pt", "w", method) as file:
         file.writestr("x/data.pkl", content)
         file.writestr("x/data/0", bytes(64))
         for name, data in others.items():
@@ -92,7 +93,8 @@ def dict_of(*pairs):
 
 
 def pt_storage_of_itself(folder):
-    pt(dict_of(text("w"), tensor(b"(" + doubled(25, "list") + call("torch FloatStorage") + text("0") + text("cpu") + integer(16) + b"tQ")), folder)
+    key = call("torch FloatStorage") + text("0") + text("cpu") + integer(16)
+    pt(dict_of(text("w"), tensor(b"(" + doubled(25, "list") + key + b"tQ")), folder)
 
 
 def pt_function_of_itself(folder):
@@ -174,8 +176,8 @@ def pt_nested_storage(folder):
 
 
 def pt_nested_storage_key(folder):
-    storage = b"(" + text("storage") + call("torch FloatStorage") + nested() + text("cpu") + integer(16) + b"tQ"
-    pt(dict_of(text("w"), tensor(storage=storage)), folder)
+    key = call("torch FloatStorage") + nested() + text("cpu") + integer(16)
+    pt(dict_of(text("w"), tensor(storage=b"(" + text("storage") + key + b"tQ")), folder)
 
 
 def pt_nested_function(folder):
@@ -313,7 +315,8 @@ def npz_overlapping(folder):
 def npz_large_members(folder):
     """Three arrays of 256 MB."""
     header, row = io.BytesIO(), bytes(1 << 16)
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 12, 1 << 14)})
+    written = {"descr": "<f4", "fortran_order": False, "shape": (1 << 12, 1 << 14)}
+    np.lib.format.write_array_header_1_0(header, written)
     with zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
         for name in "abc":
             with file.open(f"{name}.npy", "w") as member:
@@ -325,7 +328,8 @@ def npz_large_members(folder):
 def npz_large_columns(folder):
     """An array of 256 MB, column by column."""
     header, row = io.BytesIO(), bytes(1 << 16)
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": True, "shape": (1 << 12, 1 << 14)})
+    written = {"descr": "<f4", "fortran_order": True, "shape": (1 << 12, 1 << 14)}
+    np.lib.format.write_array_header_1_0(header, written)
     with (
         zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as file,
         file.open("a.npy", "w") as member,
@@ -392,7 +396,8 @@ def onnx_nodes(folder, count=400_000):
 
 
 def onnx_full_nodes(folder, count=19_000):
-    onnx(folder, WEIGHT + b"".join(field(1, field(1, b"a%d" % i) + field(2, b"b%d" % i) + field(4, b"Add")) for i in range(count)))
+    ends = (field(1, b"a%d" % i) + field(2, b"b%d" % i) for i in range(count))
+    onnx(folder, WEIGHT + b"".join(field(1, names + field(4, b"Add")) for names in ends))
 
 
 def onnx_fields(folder):
@@ -419,10 +424,12 @@ def onnx_integers(folder):
 
 def onnx_external_names(folder):
     def pairs(location):
-        return field(13, field(1, b"location") + field(2, location)) + field(13, field(1, b"length") + field(2, b"4"))
+        length = field(1, b"length") + field(2, b"4")
+        return field(13, field(1, b"location") + field(2, location)) + field(13, length)
 
     names = (b"../x", b"/etc/passwd", b"a" * 4000, b"\xff\xfe", b"..\\x", b"x.onnx\x00", b"")
-    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs(n)) for i, n in enumerate(names)))
+    weights = (field(8, b"%d" % i) + pairs(name) for i, name in enumerate(names))
+    onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + weight) for weight in weights))
 
 
 def onnx_dims(folder):
@@ -441,7 +448,8 @@ def onnx_initializers(folder):
 def onnx_constants(folder):
     value = field(5, b"\x08\x01\x10\x01" + field(9, bytes(4)))
     attribute = field(5, field(1, b"value") + value)
-    onnx(folder, WEIGHT + b"".join(field(1, field(2, b"c%d" % i) + field(4, b"Constant") + attribute) for i in range(19_000)))
+    constant = field(4, b"Constant") + attribute
+    onnx(folder, WEIGHT + b"".join(field(1, field(2, b"c%d" % i) + constant) for i in range(19_000)))
 
 
 def onnx_same_names(folder):
@@ -464,7 +472,8 @@ def onnx_opsets(folder):
 
 
 def onnx_external(folder):
-    pairs = field(13, field(1, b"location") + field(2, b"x.onnx")) + field(13, field(1, b"length") + field(2, b"4"))
+    location = field(1, b"location") + field(2, b"x.onnx")
+    pairs = field(13, location) + field(13, field(1, b"length") + field(2, b"4"))
     onnx(folder, b"".join(field(5, b"\x08\x01\x10\x01" + field(8, b"%d" % i) + pairs) for i in range(19_000)))
 
 
@@ -479,17 +488,20 @@ def gguf_text(word):
 
 def gguf_tensors(folder):
     tensors = [gguf_text(b"%d" % i) + struct.pack("<IQIQ", 1, 0, 0, 0) for i in range(131_072)]
-    (folder / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0) + b"".join(tensors) + bytes(64))
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0)
+    (folder / "x.gguf").write_bytes(head + b"".join(tensors) + bytes(64))
 
 
 def gguf_most_tensors(folder):
     tensors = [gguf_text(b"%d" % i) + struct.pack("<IQIQ", 1, 0, 0, 0) for i in range(32_768)]
-    (folder / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0) + b"".join(tensors) + bytes(64))
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0)
+    (folder / "x.gguf").write_bytes(head + b"".join(tensors) + bytes(64))
 
 
 def gguf_keys(folder):
     keys = [gguf_text(b"%d" % i) + struct.pack("<IB", 0, 1) for i in range(131_072)]
-    (folder / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(keys)) + b"".join(keys) + bytes(64))
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, len(keys))
+    (folder / "x.gguf").write_bytes(head + b"".join(keys) + bytes(64))
 
 
 def gguf_with(folder, value):
@@ -518,7 +530,8 @@ def gguf_claimed_texts(folder):
 
 
 def gguf_axes(folder):
-    gguf_header = gguf_text(b"w") + struct.pack("<I", 4) + struct.pack("<4Q", 0, 2**62, 2**62, 2**62) + struct.pack("<IQ", 0, 0)
+    axes = struct.pack("<I", 4) + struct.pack("<4Q", 0, 2**62, 2**62, 2**62)
+    gguf_header = gguf_text(b"w") + axes + struct.pack("<IQ", 0, 0)
     (folder / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + gguf_header + bytes(64))
 
 
@@ -533,13 +546,15 @@ def safetensors(folder, header, data=b"", name="x.safetensors"):
 
 
 def safetensors_empty(folder, count=150_000):
-    safetensors(folder, {f"{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(count)})
+    empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    safetensors(folder, {f"{i}": empty for i in range(count)})
 
 
 def safetensors_scalars(folder):
     record = {"dtype": "U8", "shape": []}
     many = 100_000
-    safetensors(folder, {f"model.layers.{i}.weight": record | {"data_offsets": [i, i + 1]} for i in range(many)}, bytes(many))
+    records = {f"model.layers.{i}.weight": record | {"data_offsets": [i, i + 1]} for i in range(many)}
+    safetensors(folder, records, bytes(many))
 
 
 def safetensors_most(folder):
@@ -550,17 +565,21 @@ def safetensors_nested(folder):
     safetensors(folder, b'{"w": ' + b"[" * 1_000_000)
 
 
+def _of_shape(integers):
+    return b'{"w": {"dtype": "F32", "shape": [' + integers + b'], "data_offsets": [0, 4]}}'
+
+
 def safetensors_long_integer(folder):
-    safetensors(folder, b'{"w": {"dtype": "F32", "shape": [' + b"9" * 1_000_000 + b'], "data_offsets": [0, 4]}}')
+    safetensors(folder, _of_shape(b"9" * 1_000_000))
 
 
 def safetensors_long_shape(folder):
-    safetensors(folder, b'{"w": {"dtype": "F32", "shape": [' + b"1," * 1_000_000 + b'1], "data_offsets": [0, 4]}}', bytes(4))
+    safetensors(folder, _of_shape(b"1," * 1_000_000 + b"1"), bytes(4))
 
 
 def safetensors_large_shape(folder):
     integers = b",".join([b"9" * 4000] * 3000)
-    safetensors(folder, b'{"w": {"dtype": "F32", "shape": [' + integers + b'], "data_offsets": [0, 4]}}', bytes(4))
+    safetensors(folder, _of_shape(integers), bytes(4))
 
 
 def safetensors_duplicate(folder):
@@ -577,7 +596,8 @@ def safetensors_lists(folder):
 
 
 def small_weight(folder):
-    safetensors(folder, {"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, bytes(4), "model.safetensors")
+    record = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    safetensors(folder, {"w": record}, bytes(4), "model.safetensors")
 
 
 def safetensors_gptq(folder, many=15_000):
@@ -585,7 +605,8 @@ def safetensors_gptq(folder, many=15_000):
     header, at = {}, 0
     for i in range(many):
         for name, dtype, shape, size in (
-            ("qweight", "I32", [1, 8], 32), ("qzeros", "I32", [1, 3], 12), ("scales", "F16", [1, 7], 14), ("g_idx", "I32", [9], 36),
+            ("qweight", "I32", [1, 8], 32), ("qzeros", "I32", [1, 3], 12),
+            ("scales", "F16", [1, 7], 14), ("g_idx", "I32", [9], 36),
         ):  # fmt: skip
             header[f"m.{i}.{name}"] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
             at += size
@@ -606,7 +627,8 @@ def config_nested(folder):
 
 def config_long_integer(folder):
     small_weight(folder)
-    (folder / "config.json").write_text('{"quantization_config": {"quant_method": "gptq", "bits": ' + "9" * 1_000_000 + "}}")
+    head = '{"quantization_config": {"quant_method": "gptq", "bits": '
+    (folder / "config.json").write_text(head + "9" * 1_000_000 + "}}")
 
 
 def config_large_integers(folder):
@@ -630,9 +652,8 @@ def config_lists(folder):
 def config_modules(folder):
     small_weight(folder)
     modules = [f"re:.*(a|a)*{i}$" for i in range(50_000)]
-    (folder / "config.json").write_text(
-        json.dumps({"quantization_config": {"quant_method": "compressed-tensors", "ignore": modules, "config_groups": {}}})
-    )
+    config = {"quant_method": "compressed-tensors", "ignore": modules, "config_groups": {}}
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
 
 
 def index_nested(folder):
@@ -643,7 +664,8 @@ def index_nested(folder):
 def index_shards(folder, count=200_000):
     small_weight(folder)
     shards = {f"w{i}": f"model-{i}.safetensors" for i in range(count)}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": "model.safetensors"} | shards}))
+    index = {"weight_map": {"w": "model.safetensors"} | shards}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def index_tensors(folder, count=500_000):

@@ -1,7 +1,7 @@
-"""`streamlit run` that can be inspected: on SIGUSR1 it writes a JSON report to the path in the first argument.
+"""`streamlit run` that can be inspected: on SIGUSR1 it writes a JSON report to the path that is given first.
 
-The report has the names of loaded modules, the numbers of frozen objects, sessions and open files, and the CPU
-milliseconds of each script run.
+The report has the names of loaded modules, the numbers of frozen objects, sessions and open files, and the
+CPU milliseconds of each script run.
 """
 
 import gc

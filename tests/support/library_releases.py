@@ -1,7 +1,7 @@
 """Releases of a whole model, written by the installed libraries: what a check must find sound.
 
-Each function takes the float weights by name and returns the stored tensors, the metadata of the header and what to add
-to config.json; `gguf_file` writes a GGUF file.
+Each function takes the float weights by name and returns the stored tensors, the metadata of the header and
+what to add to config.json; `gguf_file` writes a GGUF file.
 """
 
 import importlib.util
@@ -13,7 +13,8 @@ from random_releases import is_linear
 
 LLAMA_TO_GGUF = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Web servers on this machine that stand in for internet hosts, and a client that is led to them.
 
-The client is the app's own. Its resolver returns public addresses (those reserved for documentation do not count
-as public), and its connector records each connection and redirects it to this machine.
+The client is the app's own. Its resolver returns public addresses (those reserved for documentation do not
+count as public), and its connector records each connection and redirects it to this machine.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def raw(data: bytes) -> Route:
 
 @dataclass
 class Internet:
-    """The simulated internet: what it serves, and the names resolved and the connections made (address, port)."""
+    """The simulated internet: what it serves, the names resolved, the connections made (address, port)."""
 
     routes: dict[str, Route]
     requests: list[tuple[str, str, dict[str, str]]]

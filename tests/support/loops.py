@@ -9,6 +9,6 @@ T = TypeVar("T")
 
 
 def finish(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a thread of its own: a worker that ran browser tests has Playwright's loop in this one."""
+    """Run a coroutine in a thread of its own: after browser tests, this one has Playwright's loop."""
     with ThreadPoolExecutor(1) as beside:
         return beside.submit(asyncio.run, main).result()

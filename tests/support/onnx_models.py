@@ -1,4 +1,4 @@
-"""ONNX models for tests: small graphs, what onnxruntime's own tools make of them, and what onnxruntime computes."""
+"""ONNX models for tests: small graphs, what onnxruntime's own tools make of them, and what it computes."""
 
 from pathlib import Path
 
@@ -39,7 +39,8 @@ def computed(given: onnx.ModelProto, feeds=None):
 
 def dequantized(codes, scale, zero_point=None, axis=1):
     """The numbers that codes stand for, by onnxruntime's DequantizeLinear; 4-bit codes as onnx reads them."""
-    stored = {"x": codes, "s": np.asarray(scale)} | ({} if zero_point is None else {"z": np.asarray(zero_point)})
+    stored = {"x": codes, "s": np.asarray(scale)}
+    stored |= {} if zero_point is None else {"z": np.asarray(zero_point)}
     node = helper.make_node("DequantizeLinear", list(stored), ["y"], axis=axis)
     return computed(model([node], stored, outputs=[("y", TensorProto.FLOAT, None)])).astype(np.float32)
 

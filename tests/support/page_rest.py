@@ -2,8 +2,9 @@
 
 from typing import Any
 
-# Run in every page before its own scripts: notes when it last asked for a run, and when one last began. The page itself
-# shows that a run is under way only once the server has answered, and until then looks as if it were at rest
+# Run in every page before its own scripts: notes when it last asked for a run, and when one last began. The
+# page itself shows that a run is under way only once the server has answered, and until then looks as if it
+# were at rest
 WATCH_RUNS = """(() => {
     const runs = window.qsRuns = { now: 0, asked: 0, begun: 0 }, RERUN = 11, NEW_SESSION = 4;  // fields of BackMsg and ForwardMsg
     const type = (data) => {  // of a message, the first field that is neither its hash (1) nor its metadata (2)

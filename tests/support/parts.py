@@ -25,7 +25,7 @@ def some_rows(cases: Iterable[tuple[Any, ...]], every: int = 2) -> list[Any]:
 
 
 def in_parts(every: int = 3) -> Any:
-    """Decorate a test that loops over cases: ``part(cases)`` is every ``every``-th one, or all in the slow run."""
+    """Decorate a test that loops over cases: ``part(cases)`` is every ``every``-th, all in the slow run."""
     some_of: Part = lambda cases: list(cases)[::every]  # noqa: E731
     return pytest.mark.parametrize(
         "part", [pytest.param(some_of, id="part"), pytest.param(list, id="all", marks=pytest.mark.slow)]

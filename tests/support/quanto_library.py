@@ -8,7 +8,7 @@ import torch
 
 
 def quanto() -> Any:
-    """Return `optimum.quanto`, which does not compile its kernel that unpacks 2 and 4 bits; skip where it is missing.
+    """Return `optimum.quanto`, without compiling its kernel that unpacks bits; skip where it is missing.
 
     On first use it would, which takes a minute and a compiler.
     """

@@ -1,8 +1,8 @@
-"""Small transformers with realistic statistics, and releases of them: what a check must find sound, and what breaks it.
+"""Small transformers with realistic statistics, and releases of them: sound ones, and what breaks them.
 
-`weights` draws a model: the RMS of a role differs between layers by a random factor, by a trend, and in the first and
-last layers by up to 4; values have heavy tails, and some channels are outliers. `FORMATS` quantizes it with arithmetic
-written here, straight from the definition of each format.
+`weights` draws a model: the RMS of a role differs between layers by a random factor, by a trend, and in the
+first and last layers by up to 4; values have heavy tails, and some channels are outliers. `FORMATS` quantizes
+it with arithmetic written here, straight from the definition of each format.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""Releases of several layers with their originals, quantized here as libraries do it, so that one thing can be broken.
+"""Releases of several layers with their originals, quantized here as libraries do it, to break one thing.
 
-The arithmetic is that of the formats' specifications, in torch; packing is written out. ``write`` gives the folders.
+The arithmetic is that of the formats' specifications, in torch; packing is written out. ``write`` gives the
+folders.
 """
 
 import json
@@ -26,21 +27,23 @@ GGUF_NAMES = {
     "mlp.down_proj": "ffn_down",
 }
 CONFIG = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_attention_heads": HEADS, "num_key_value_heads": HEADS // 2,
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"],
+    "num_attention_heads": HEADS, "num_key_value_heads": HEADS // 2,
     "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "torch_dtype": "bfloat16",
 }  # fmt: skip
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 NF4 = torch.tensor([
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+    -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023,
+    1.0,
 ])  # fmt: skip
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 @cache
 def model(seed=0, dtype=torch.bfloat16, layers=LAYERS):
-    """The weights of a small model by name; layers differ in spread, and layer 0 has outliers, as in real ones."""
+    """The weights of a small model by name; layers differ in spread, and layer 0 has outliers."""
     generator = torch.Generator().manual_seed(seed)
     found = {}
     for layer in range(layers):
@@ -84,7 +87,7 @@ def symmetric(w, size, qmax, dtype, search=False):
 
 
 def feedback(w, size, seed, order=None):
-    """GPTQ: 4-bit symmetric codes and scales with error feedback from correlated inputs. Frantar et al. 2022."""
+    """GPTQ: 4-bit symmetric codes and scales, error feedback from correlated inputs. Frantar et al. 2022."""
     generator = torch.Generator().manual_seed(seed)
     n = w.shape[1]
     mix = torch.randn(n, n, generator=generator) / n**0.5 + torch.eye(n)
@@ -122,8 +125,8 @@ def gptq(module, w, method="nearest", seed=0):
         q, s, index = feedback(w, GROUP, seed, None if method == "feedback" else "desc_act")
     zeros = words(torch.full((w.shape[1] // GROUP, w.shape[0]), 7))
     return {
-        f"{module}.qweight": words((q + 8).T, 0), f"{module}.qzeros": zeros, f"{module}.scales": s.T.contiguous(),
-        f"{module}.g_idx": index.to(torch.int32),
+        f"{module}.qweight": words((q + 8).T, 0), f"{module}.qzeros": zeros,
+        f"{module}.scales": s.T.contiguous(), f"{module}.g_idx": index.to(torch.int32),
     }  # fmt: skip
 
 
@@ -134,7 +137,8 @@ def awq(module, w):
     zero = (-low / scale).round().clamp(0, 15)
     q = ((x / scale).round() + zero).clamp(0, 15).reshape(w.shape)
     return {
-        f"{module}.qweight": words(q.T, 1, AWQ_ORDER), f"{module}.qzeros": words(zero[..., 0].T, 1, AWQ_ORDER),
+        f"{module}.qweight": words(q.T, 1, AWQ_ORDER),
+        f"{module}.qzeros": words(zero[..., 0].T, 1, AWQ_ORDER),
         f"{module}.scales": scale[..., 0].T.half().contiguous(),
     }  # fmt: skip
 
@@ -142,7 +146,8 @@ def awq(module, w):
 def ct_int4(module, w, search=False):
     q, s = symmetric(w, GROUP, 7, torch.bfloat16, search)
     return {
-        f"{module}.weight_packed": words(q + 8), f"{module}.weight_scale": s, f"{module}.weight_shape": torch.tensor(w.shape),
+        f"{module}.weight_packed": words(q + 8), f"{module}.weight_scale": s,
+        f"{module}.weight_shape": torch.tensor(w.shape),
     }  # fmt: skip
 
 
@@ -197,9 +202,11 @@ def nf4(module, w):
     codes = ((x / absmax[:, None])[..., None] - NF4).abs().argmin(-1).reshape(-1)
     state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": list(w.shape)}
     return {
-        f"{module}.weight": (codes[::2] << 4 | codes[1::2]).to(torch.uint8)[:, None], f"{module}.weight.absmax": absmax,
-        f"{module}.weight.quant_map": NF4.clone(),
-        f"{module}.weight.quant_state.bitsandbytes__nf4": torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8),
+        f"{module}.weight": (codes[::2] << 4 | codes[1::2]).to(torch.uint8)[:, None],
+        f"{module}.weight.absmax": absmax, f"{module}.weight.quant_map": NF4.clone(),
+        f"{module}.weight.quant_state.bitsandbytes__nf4": torch.tensor(
+            list(json.dumps(state).encode()), dtype=torch.uint8
+        ),
     }  # fmt: skip
 
 
@@ -229,14 +236,19 @@ _GPTQ = {
 }
 _NVFP4 = {
     "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"],
-    "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}}},
+    "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+    },
 }  # fmt: skip
 WRITERS = {
     "gptq": (gptq, _GPTQ),
     "gptq_search": (lambda m, w: gptq(m, w, "search"), _GPTQ),
     "gptq_feedback": (lambda m, w: gptq(m, w, "feedback"), _GPTQ),
     "gptq_desc_act": (lambda m, w: gptq(m, w, "desc_act"), _GPTQ | {"desc_act": True}),
-    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}),
+    "awq": (
+        awq,
+        {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"},
+    ),
     "ct_int4": (ct_int4, _ct(4, "int", "group", "pack-quantized", GROUP)),
     "ct_int4_search": (lambda m, w: ct_int4(m, w, True), _ct(4, "int", "group", "pack-quantized", GROUP)),
     "ct_int8": (ct_int8, _ct(8, "int", "channel", "int-quantized")),
@@ -270,9 +282,12 @@ def save(folder, tensors, config=None):
 
 
 def release(folder, tensors, config=None, metadata=None):
-    """Write a release with these tensors or arrays, and open it; ``config``: all of config.json, if there is one."""
+    """Write a release with these tensors or arrays, and open it; ``config``: all of config.json, if any."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {k: torch.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else v.contiguous() for k, v in tensors.items()}
+    found = {
+        k: torch.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else v.contiguous()
+        for k, v in tensors.items()
+    }
     save_file(found, folder / "model.safetensors", metadata)
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
@@ -280,8 +295,9 @@ def release(folder, tensors, config=None, metadata=None):
 
 
 def compressed(folder, tensors, form="pack-quantized", version=None, **weights):
-    """Write a compressed-tensors release and open it; ``weights``: how its config says that they are quantized."""
-    config = {"quant_method": "compressed-tensors", "format": form} | ({"version": version} if version else {})
+    """Write a compressed-tensors release and open it; ``weights``: how its config describes them."""
+    config = {"quant_method": "compressed-tensors", "format": form}
+    config |= {"version": version} if version else {}
     config["config_groups"] = {"g": {"targets": ["Linear"], "weights": weights}}
     return release(folder, tensors, {"quantization_config": config})
 

@@ -8,7 +8,7 @@ import re
 
 
 def run(script):
-    """Run it: its assertions must hold, and its last line, the only one with OK, must count what it checked."""
+    """Run it: its assertions hold, and its last line, the only one with OK, counts what it checked."""
     names, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(script, "script", "exec"), names)

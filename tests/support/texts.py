@@ -1,4 +1,4 @@
-"""What links and scheme texts give, in short: digests of codes and values, and the choices that pages show."""
+"""What links and scheme texts give: digests of codes and values, and the choices that pages show."""
 
 import hashlib
 from typing import Any
@@ -54,7 +54,7 @@ def opened(url: str, parameters: dict[str, str]) -> AppTest:
 
 
 def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:
-    """What the link shows: digests of tensor and codes, its choices, and whether something was dropped or failed."""
+    """What the link shows: digests of tensor and codes, its choices, and what was dropped or failed."""
     found: selection.Current = at.session_state[STORED]
     x = None if found.tensor is None else np.asarray(found.tensor.load())
     return {

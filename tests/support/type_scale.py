@@ -14,8 +14,8 @@ NOTE = """(() => {
         };
     }
 })()"""
-# Texts in other sizes or families, as "size family: text"; icons are letters of a font of their own. The size of a text in an
-# SVG is that on the screen.
+# Texts in other sizes or families, as "size family: text"; icons are letters of a font of their own. The size
+# of a text in an SVG is that on the screen.
 _ODD = """([sizes, families]) => {
     const found = new Set(), root = document.body, walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     const name = (family) => family.split(",")[0].replaceAll('"', "").trim();
@@ -43,7 +43,8 @@ def odd(page) -> list[str]:
     return list(page.evaluate(_ODD, [list(SCALE.values()), families]))
 
 
-# The cells of tables of HTML: padding, above and at the left, and height of a line, all as parts of their type's size
+# The cells of tables of HTML: padding, above and at the left, and height of a line, all as parts of their
+# type's size
 _CELLS = """[...document.querySelectorAll("[data-testid=stTable] :is(td, th), .qs-cell-rivals :is(td, th)")].map((e) => {
     const look = getComputedStyle(e), size = parseFloat(look.fontSize);
     return ["paddingTop", "paddingLeft", "lineHeight"].map((name) => Math.round(100 * parseFloat(look[name]) / size) / 100);

@@ -99,7 +99,7 @@ class Visitor(visitor.Visitor):
             self.largest_upload = content.max_upload_size_mb
 
     async def run(self, *states: WidgetState, fragment: str = "") -> ForwardMsg:
-        """Request a run with these widget states and the earlier ones, as the page does; repeat it after a loss."""
+        """Request a run with these widget states and the earlier ones, as the page does; again after loss."""
         self.states |= {state.id: state for state in states}
         self.query = urlencode(self.link)
         lost: float | None = None

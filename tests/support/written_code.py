@@ -196,3 +196,284 @@ def q(x, *args, **kwargs):
 y = q(x, qmax=127)
 """,
 }
+
+LOOPS = {  # element by element, in loops
+    "append int": """
+import numpy as np
+def to_fixed(values, bits):
+    factor = 2 ** (bits - 1)
+    result = []
+    for v in values:
+        result.append(int(v * factor))  #! toward_zero
+    return np.array(result)
+""",
+    "cells if": """
+import torch
+s = x.abs().max() / 127
+q = torch.zeros_like(x)
+for i in range(x.shape[0]):
+    for j in range(x.shape[1]):
+        v = round(float(x[i, j] / s))
+        if v > 127:
+            v = 127
+        elif v < -128:
+            v = -128
+        q[i, j] = v
+x_hat = q * s
+""",
+    "cells if wrong divisor": """
+import torch
+s = x.abs().max() / 255  #! divisor
+q = torch.zeros_like(x)
+for i in range(x.shape[0]):
+    for j in range(x.shape[1]):
+        v = round(float(x[i, j] / s))
+        if v > 127:
+            v = 127
+        if v < -128:
+            v = -128
+        q[i, j] = v
+x_hat = q * s
+""",
+    "comprehension": """
+import numpy as np
+def quantize(values):
+    scale = max(abs(v) for v in values) / 127
+    return [max(-128, min(127, round(v / scale))) for v in values], scale
+""",
+    "comprehension asym": """
+def quantize(values):
+    lo, hi = min(values), max(values)
+    scale = (hi - lo) / 255  #! zero_point_left_out
+    codes = [max(0, min(255, int(round(v / scale)))) for v in values]
+    return codes, scale
+""",
+    "running max": """
+import numpy as np
+m = 0.0
+for v in x.flatten():
+    if abs(v) > m:
+        m = abs(v)
+scale = m / 127
+q = np.zeros(x.size, dtype=np.int8)
+flat = x.flatten()
+for i in range(len(flat)):
+    q[i] = np.clip(np.round(flat[i] / scale), -128, 127)
+q = q.reshape(x.shape)
+""",
+    "rows scale each nested": """
+import numpy as np
+q = np.zeros_like(w)
+scales = np.zeros(w.shape[0])
+for i in range(w.shape[0]):
+    m = 0
+    for j in range(w.shape[1]):
+        m = max(m, abs(w[i, j]))
+    scales[i] = m / 7
+    for j in range(w.shape[1]):
+        q[i, j] = np.floor(w[i, j] / scales[i])  #! toward_zero
+        q[i, j] = min(max(q[i, j], -8), 7)
+""",
+    "helper with returns": """
+def clamp(v, lo, hi):
+    if v < lo:
+        return lo
+    if v > hi:
+        return hi
+    return v
+
+def quantize_value(v, scale, zp):
+    q = round(v / scale) + zp
+    return clamp(q, 0, 255)
+
+def quantize(data):
+    lo, hi = float(data.min()), float(data.max())
+    scale = (hi - lo) / 255
+    zp = round(-lo / scale)
+    out = []
+    for v in data.flatten().tolist():
+        out.append(quantize_value(v, scale, zp))
+    return torch.tensor(out).reshape(data.shape), scale, zp
+
+def dequantize(q, scale, zp):
+    return (q - zp) * scale
+
+q, s, z = quantize(x)
+y = dequantize(q, s, z)
+""",
+    "half away by sign": """
+import numpy as np
+scale = np.abs(x).max() / 127
+q = np.empty(x.shape, dtype=np.int8)
+for idx, v in np.ndenumerate(x):
+    t = v / scale
+    if t >= 0:
+        q[idx] = int(t + 0.5)
+    else:
+        q[idx] = int(t - 0.5)
+""",
+    "while": """
+import numpy as np
+scale = np.max(np.abs(x)) / 127
+flat = x.ravel()
+out = []
+i = 0
+while i < len(flat):
+    c = int(np.rint(flat[i] / scale))
+    c = 127 if c > 127 else (-128 if c < -128 else c)
+    out.append(c)
+    i += 1
+q = np.array(out, dtype=np.int8).reshape(x.shape)
+""",
+    "groups": """
+import torch
+flat = w.flatten()
+q = torch.zeros_like(flat, dtype=torch.int8)
+scales = []
+for i in range(0, len(flat), 32):
+    block = flat[i:i + 32]
+    s = block.abs().max() / 7
+    q[i:i + 32] = torch.round(block / s).clamp(-8, 7).to(torch.int8)
+    scales.append(s)
+""",
+    "columns": """
+import torch
+q = torch.zeros_like(w)
+for j in range(w.shape[1]):
+    s = w[:, j].abs().max() / 255  #! divisor
+    q[:, j] = torch.round(w[:, j] / s).clamp(-128, 127)
+""",
+    "4d cells": """
+import numpy as np
+n, c, h, ww = img.shape
+scale = np.abs(img).max() / 127
+out = np.zeros_like(img)
+for a in range(n):
+    for b in range(c):
+        for i in range(h):
+            for j in range(ww):
+                out[a, b, i, j] = int(img[a, b, i, j] / scale)  #! toward_zero
+""",
+    "dequantize loop plus": """
+def quantize(values):
+    lo, hi = min(values), max(values)
+    s = (hi - lo) / 255
+    z = round(-lo / s)
+    q = [min(255, max(0, round(v / s) + z)) for v in values]
+    return q, s, z
+def dequantize(q, s, z):
+    out = []
+    for c in q:
+        out.append((c + z) * s)  #! zero_point_added
+    return out
+q, s, z = quantize(data)
+y = dequantize(q, s, z)
+""",
+    "row comprehension": """
+import torch
+rows = [torch.round(r / (r.abs().max() / 127)).clamp(-128, 127) for r in w]
+q = torch.stack(rows)
+""",
+    "python lists 2d": """
+matrix = [[0.1, -2.3, 1.7], [0.9, 1.2, -0.4]]
+amax = max(abs(v) for row in matrix for v in row)
+scale = amax / 127
+q = [[int(round(v / scale)) for v in row] for row in matrix]
+back = [[c * scale for c in row] for row in q]
+""",
+    "continue": """
+import numpy as np
+scale = np.abs(x).max() / 7
+q = np.zeros(x.shape, np.int8)
+for i in range(x.shape[0]):
+    for j in range(x.shape[1]):
+        r = np.round(x[i][j] / scale)
+        if r < -8:
+            q[i][j] = -8
+            continue
+        q[i][j] = min(r, 7)
+""",
+}
+
+LIBRARIES = {  # calls of libraries that quantize
+    "per tensor asym zp0": """
+hi, lo = torch.max(w.flatten()), torch.min(w.flatten())
+step = (hi - lo) / 256
+q = torch.quantize_per_tensor(w, scale=step.item(), zero_point=0, dtype=torch.qint8)  #! zero_point_left_out
+back = q.dequantize()
+""",
+    "per tensor right": """
+s = x.abs().max() / 127
+q = torch.quantize_per_tensor(x, float(s), 0, torch.qint8)
+ints = q.int_repr()
+""",
+    "per tensor wrong divisor": """
+s = (x.abs().max() / 255).item()  #! divisor
+q = torch.quantize_per_tensor(x, s, 0, torch.qint8)
+y = torch.dequantize(q)
+""",
+    "per tensor quint8 sym": """
+s = float(x.abs().max()) / 127
+q = torch.quantize_per_tensor(x, s, 0, torch.quint8)  #! middle_left_out
+""",
+    "per channel": """
+s = w.abs().amax(dim=1) / 127
+q = torch.quantize_per_channel(w, s, torch.zeros(w.shape[0], dtype=torch.int64), 0, torch.qint8)
+y = q.dequantize()
+""",
+    "per channel 255": """
+s = w.abs().amax(dim=1) / 255
+z = torch.zeros(w.shape[0], dtype=torch.long)
+q = torch.quantize_per_channel(w, scales=s, zero_points=z, axis=0, dtype=torch.qint8)  #! divisor
+""",
+    "fake per tensor": """
+s = (x.max() - x.min()) / 255
+z = torch.round(-x.min() / s).int()
+y = torch.fake_quantize_per_tensor_affine(x, s, z, 0, 255)
+""",
+    "fake per tensor wrong range": """
+s = (x.max() - x.min()) / 255
+z = torch.round(-x.min() / s).int()
+y = torch.fake_quantize_per_tensor_affine(x, s.item(), int(z), -128, 127)  #! zero_point_range
+""",
+    "fake per channel": """
+s = w.abs().amax(dim=1) / 127
+y = torch.fake_quantize_per_channel_affine(w, s, torch.zeros_like(s, dtype=torch.int32), 0, -128, 127)
+""",
+    "decomposed": """
+s = x.abs().max() / 127
+q = torch.ops.quantized_decomposed.quantize_per_tensor(x, s.item(), 0, -128, 127, torch.int8)
+y = torch.ops.quantized_decomposed.dequantize_per_tensor(q, s.item(), 0, -128, 127, torch.int8)
+""",
+    "torchao": """
+from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine
+from torchao.quantization.quant_primitives import dequantize_affine, quantize_affine
+scale, zp = choose_qparams_affine(x, MappingType.SYMMETRIC, (1, x.shape[1]), torch.int8)
+q = quantize_affine(x, (1, x.shape[1]), scale, zp, torch.int8)
+y = dequantize_affine(q, (1, x.shape[1]), scale, zp, torch.int8)
+""",
+    "torchao wrong scale": """
+from torchao.quantization.quant_primitives import quantize_affine
+scale = x.abs().amax(dim=1, keepdim=True) / 255
+zp = torch.zeros_like(scale, dtype=torch.int32)
+q = quantize_affine(x, (1, x.shape[1]), scale, zp, torch.int8, -128, 127)  #! divisor
+""",
+    "observer": """
+from torch.ao.quantization import MinMaxObserver
+obs = MinMaxObserver(dtype=torch.qint8, qscheme=torch.per_tensor_symmetric)
+obs(x)
+scale, zp = obs.calculate_qparams()
+q = torch.quantize_per_tensor(x, scale.item(), zp.item(), torch.qint8)
+""",
+    "bnb int8": """
+import bitsandbytes as bnb
+q, stats, _ = bnb.functional.int8_vectorwise_quant(w)
+y = q * stats[:, None] / 127
+""",
+    "ort": """
+from onnxruntime.quantization.quant_utils import compute_scale_zp, quantize_nparray
+import numpy as np
+zp, scale = compute_scale_zp(x.min(), x.max(), 0, 255, False)
+q = quantize_nparray(2, x, scale, zp)
+""",
+}

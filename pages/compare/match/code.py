@@ -1,20 +1,21 @@
 """Code pasted into Match, evaluated by our own interpreter: its mistakes by line, and what they do."""
 
-import html
+import math
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.compare.match import guarded, run, views
+from pages.compare.match import guarded, run, source, views
 from pages.compare.match.controls import Inputs
 from pages.serving import settings
 from pages.shared import cards, charts, lesson_plan, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import PageTensor
+from pages.shared.state.selection import PageTensor, of_values
 from quantcore import figures, pasted
 from quantcore.mistakes import CASES, MISTAKES, compare, lines
 from quantcore.pasted import MOST, lines_of
@@ -28,7 +29,6 @@ _SHOWN = {
     "cast-without-clamp": "Codes out of range wrap around",
     "zero-point-left-at-zero": "An asymmetric scale without its zero point",
 }
-_MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
 def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
@@ -43,6 +43,7 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     if settings.current().code == settings.OFF:
         messages.hint("On this server, code is not evaluated (QUANTSCOPE_CODE is off).")
         return
+    top = st.empty()
     left, right = st.columns(2)
     with left:
         text = st.text_area(
@@ -53,33 +54,46 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             label_visibility="collapsed",
             placeholder="scale = x.abs().max() / 127\n"
             "q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
-            help="A quantizer in torch or numpy, 3 to 60 lines. It is evaluated by an interpreter of our "
-            "own, with no import, no file and no attribute outside a fixed list. The link does not carry "
-            "it. Press Ctrl+Enter when done.",
+            help="A quantizer in torch or numpy, or a whole notebook: its file (.ipynb) or its cells with "
+            "prompts and outputs. It is evaluated by an interpreter of our own, with no import, no file and "
+            "no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
         )
         _examples()
+        source.upload(CODE)
     if not text or not text.strip():
-        cards.draw(_cards())
+        if tensor is not None:  # else there are cards with tensors above
+            cards.draw(_cards())
         return
     if tensor is None:
         reading = guarded.read_code(text)
     else:  # once it is this run's turn
         make = partial(guarded.read_code, text, _shape(tensor))
         reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
-    if reading.mistakes or reading.findings:
-        with right:
-            _source(reading)
-    _summary(reading)
-    for finding in reading.mistakes:
-        _finding(finding)
-    if reading.notes:
-        notes = len(reading.notes)
-        matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
-        with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
-            for finding in reading.notes:
-                _finding(finding)
-    if tensor is not None:
-        _on_tensor(text, reading, tensor, scheme)
+    marks, verdict = right.empty(), st.empty()
+    _verdict(reading, top, marks, verdict)
+    more = _on_tensor(text, reading, tensor, scheme)
+    if more:  # what shows on this tensor belongs to the one verdict
+        _verdict(reading.with_findings(more), top, marks, verdict)
+
+
+def _verdict(
+    reading: qc.CodeReading, top: DeltaGenerator, marks: DeltaGenerator, verdict: DeltaGenerator
+) -> None:
+    """Draw what was found, in a sentence at the top, in the marked lines, and each by itself."""
+    if reading.findings:
+        with marks:
+            source.draw(reading)
+    with top.container():
+        _summary(reading)
+    with verdict.container():
+        for finding in reading.mistakes:
+            _finding(finding)
+        if reading.notes:
+            notes = len(reading.notes)
+            matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
+            with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
+                for finding in reading.notes:
+                    _finding(finding)
 
 
 def _cards() -> list[cards.Card]:
@@ -120,25 +134,6 @@ def _load(name: str | None = None) -> None:
         st.session_state[CODE] = "\n".join(line.text for line in lines(CASES[name])[0])
 
 
-def _source(reading: qc.CodeReading) -> None:
-    """Draw the lines with findings, with their numbers, marked with a sign and a color."""
-    marked = {f.line: f.certain for f in reversed(reading.findings)}
-    marked |= {f.line: True for f in reading.mistakes}
-    rows = []
-    for number, line in enumerate(reading.text.split("\n"), 1):
-        if number in marked:
-            sign, colour = _MARKS[marked[number]]
-            rows.append(
-                f"<div style='background:{colour};padding:0 .5rem'>{sign} <span "
-                f"style='opacity:.6'>{number:>3}</span>  {html.escape(line)}</div>"
-            )
-    style = (
-        "font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;"
-        "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
-    )
-    st.html(f"<pre class='qs-code' style='{style}'>{''.join(rows)}</pre>")
-
-
 def _summary(reading: qc.CodeReading) -> None:
     found, _, checked = reading.summary.partition(" Checked: ")
     if reading.mistakes or not reading.lines_of_quantizers:
@@ -149,24 +144,26 @@ def _summary(reading: qc.CodeReading) -> None:
         st.info(messages.plain(reading.summary), icon=":material/rule:")
     for sentence in reading.unread:
         st.caption(messages.plain(sentence))
+    if reading.skipped:
+        n = len(reading.skipped)
+        st.caption(f"{count(n, 'line')} {'is' if n == 1 else 'are'} not Python, and passed over.")
 
 
 def _finding(finding: qc.CodeFinding) -> None:
     """Draw a finding: the line, what is wrong, how to fix it, and the lesson that explains it."""
-    mistake = MISTAKES[finding.kind]
-    kind = mistake.in_source
+    kind = MISTAKES[finding.kind].in_source
     assert kind is not None  # it was found in source
-    lesson, step = kind.lesson or mistake.lesson or ("mistakes", "")
+    lesson, step = finding.lesson
     mark = ":orange[:material/error:]" if finding.certain else ":blue[:material/info:]"
     words, link = st.columns([6, 1.4], vertical_alignment="center")
     title, what, fix = (messages.plain(text) for text in (kind.title, finding.what, finding.fix))
     words.markdown(f"{mark} **Line {finding.line}: {title}.** {what} {fix}")
-    number = list(lesson_plan.LESSONS).index(lesson) + 1
+    plan = lesson_plan.LESSONS[lesson]
     link.page_link(
         lesson_plan.script(lesson),
-        label=f"Lesson {number}: {lesson_plan.LESSONS[lesson].title}",
+        label=f"Lesson: {plan.title}" + (f", case {CASES[step].number}" if step in CASES else ""),
         icon=":material/school:",
-        help=CASES[step].title if step in CASES else None,
+        help=CASES[step].title if step in CASES else plan.steps[step].headline if step else None,
         query_params={lesson_plan.step_key(lesson): step} if step else None,
     )
 
@@ -176,38 +173,62 @@ def _shape(tensor: PageTensor) -> tuple[int, ...] | None:
     return tuple(tensor.shape) if tensor.elements <= MOST else None
 
 
-def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
-    """Draw each line's values, and the errors and codes of the code and of the scheme that it intends."""
+def _on_tensor(
+    text: str, reading: qc.CodeReading, given: PageTensor | None, scheme: qc.Scheme | None
+) -> tuple[qc.CodeFinding, ...]:
+    """Draw each line's values, and the errors and codes of the code and of the scheme that it intends.
+
+    Returns:
+        what goes wrong on this tensor, besides what the reading has.
+
+    Args:
+        given: the visitor's tensor, for quantizers that are not given one of the code's own.
+    """
     if not reading.lines_of_quantizers:
-        return
-    st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
+        return ()
+    heading = st.empty()
     left, right = st.columns(2)
-    with left:
-        element = _element(len(tensor.shape))
     with right:
         place = _chosen(reading)
+    own = reading.own_tensors[place]
+    if own is not None:
+        title, shape = _named(own), own.shape
+    elif given is not None:
+        title, shape = f"the tensor {given.title}", given.shape
+    else:
+        return ()
+    heading.markdown(f"##### On {messages.plain(title)}")
+    if own is None and given is not None and given.dtype != "float32":
+        st.caption(
+            f"The code gets x as float32 numbers of the same value; on a {given.dtype} tensor, torch also "
+            "rounds each result to that dtype."
+        )
+    with left:
+        element = _element(len(shape))
+    content = given or cache.CacheKey(f"code {reading.text}", math.prod(shape))
     try:
         shown = cache.cached(
-            tensor,
+            content,
             f"code on tensor {place} {element} {scheme} {reading.text}",
             lambda: guarded.show_code(
                 text,
-                _shape(tensor),
+                None if given is None else _shape(given),
                 place,
-                cache.values(tensor).float().numpy(),
+                np.zeros(1, np.float32) if given is None else cache.values(given).float().numpy(),
                 element,
-                _handed(tensor, scheme),
+                None if given is None else _handed(given, scheme),
             ),
             needs.USUAL,
             long=True,
         )
     except qc.QuantError as error:
         messages.hint(str(error))
-        return
+        return ()
+    tensor = given if own is None and given is not None else of_values(shown.x.numpy(), title)
     if shown.codes.numel() < tensor.elements:
-        shape = " × ".join(map(str, shown.codes.shape))
+        used = " × ".join(map(str, shown.codes.shape))
         st.caption(
-            f"This tensor is large: only {shape} of its elements are used, even for the scale. They are the "
+            f"This tensor is large: only {used} of its elements are used, even for the scale. They are the "
             "first ones along each axis, and runs of others drawn over all of it."
         )
     if shown.against is None:
@@ -216,6 +237,14 @@ def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: q
         _compared(shown, shown.against)
     _values(shown, element)
     _matched(shown, tensor)
+    return shown.findings
+
+
+def _named(own: pasted.OwnTensor) -> str:
+    """Return the name of a tensor that the code makes itself."""
+    name = f" {own.name}" if own.name else ""
+    drawn = ", drawn here at random" if own.random else ""
+    return f"the code's own tensor{name} (line {own.line}){drawn}"
 
 
 def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
@@ -264,10 +293,16 @@ def _chosen(reading: qc.CodeReading) -> int:
             range(several),
             index=place,
             key=f"match_code_chosen_{several}_{place}",
-            format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}",
-            width=260,
+            format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}: {_judged(reading, i)}",
+            width=360,
         )
     )
+
+
+def _judged(reading: qc.CodeReading, place: int) -> str:
+    """Say how many mistakes were found in a quantizer."""
+    mistakes = sum(finding.quantizer == place for finding in reading.mistakes)
+    return count(mistakes, "mistake") if mistakes else "no known mistake"
 
 
 def _element(rank: int) -> tuple[int, ...]:

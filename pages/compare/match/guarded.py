@@ -10,7 +10,7 @@ from pages.shared.computing import turn
 from pages.shared.computing.guarded import room
 from quantcore import pasted
 
-_SECONDS, _MEMORY = 1.4, 300_000_000  # the interpreter stops by itself after less
+_SECONDS, _MEMORY = 2.0, 300_000_000  # the interpreter stops by itself after less
 
 
 def read_code(text: str, shape: tuple[int, ...] | None = None) -> qc.CodeReading:

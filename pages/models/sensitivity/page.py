@@ -31,9 +31,8 @@ with page_frame(
     except QuantError:
         link.keep(controls.KEYS - controls.FIRST_DRAWN)
         raise
-    results, limit = st.container(), st.container()
-    with limit:
-        st.subheader("Within the budget", anchor=False)
+    answer, results, sizes = st.container(), st.container(), st.container()
+    with answer:
         own = views.budget_asked(found)
     with results:
         progress = st.empty()
@@ -49,5 +48,7 @@ with page_frame(
                 views.beneath(found, order, taken)
         with why:
             views.cell(found)
-    with limit:
-        views.budget(found, chosen, own)
+    with answer:
+        views.answer(found, chosen, own)
+    with sizes:
+        views.sizes(found, chosen, own)

@@ -210,14 +210,21 @@ def best(found: SharedTable, own: Budget) -> Plan | None:
     make = lambda: plan(found.table, own.size, own.error, minimum=minimum_of(own.minimum))  # noqa: E731
     try:
         return cache.cached_small(cache.CacheKey(found.key), f"plan {own}", make)
-    except QuantError:  # nothing fits, as `budget_asked` says, or the table lacks the error, as `budget` says
+    except QuantError:  # nothing fits, as `budget_asked` says, or the table lacks the error, as `sizes` says
         return None
 
 
-def budget(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
-    """Draw the choice within the budget and the curve, once everything is measured."""
-    if not found.table.is_finished:
+def answer(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
+    """Say what is chosen within the budget, once everything is measured."""
+    if chosen is not None:
+        st.markdown(messages.plain(f"{chosen.said}; the error is {ERRORS[own.error]}."))
+    elif not found.table.is_finished:
         st.caption("The choice needs the exact errors of all weights.")
+
+
+def sizes(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
+    """Draw the error against the size, and the scheme of each group, once everything is measured."""
+    if not found.table.is_finished:
         return
     error, minimum = own.error, own.minimum if chosen else ""
     make = lambda: trade_off(found.table, error, minimum_of(minimum))  # noqa: E731
@@ -226,8 +233,7 @@ def budget(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
     except QuantError as reason:
         messages.error(str(reason))
         return
-    if chosen is not None:
-        st.markdown(messages.plain(f"{chosen.said}; the error is {ERRORS[error]}."))
+    st.subheader("Error against size", anchor=False)
     left, right = st.columns([3, 2])
     with left:
         ring = None if chosen is None else (chosen.num_bytes, chosen.error)

@@ -246,7 +246,7 @@ OVERFLOW = (
         ),
         InSource(
             "Cast without a clamp",
-            "Nothing clamps the codes before the cast to {dtype}: {why} and wrap around.",
+            "Nothing clamps the codes before the cast to {dtype}, which holds {limits}: {why}.",
             "Clamp to {limits} before the cast.", "cast",
         ),
         (WorkedCase(

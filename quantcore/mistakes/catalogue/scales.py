@@ -44,7 +44,7 @@ SCALES = (
         ),
         in_source=InSource(
             "Divisor too large for the codes", "{scale} gives {reach}, but the codes are {codes}: {lost}.",
-            "Divide by {most}.", "scale", lesson=("mistakes", "range-without-minimum"),
+            "Divide by {most}.", "scale",
         ),
     ),
     Mistake(

@@ -106,7 +106,7 @@ VALUES = (
         ),
     ),
     Mistake(
-        "not_undone", "value", ("mistakes", "zero-point-after-scale"),
+        "not_undone", "value", ("scale", "back"),
         in_source=InSource(
             "Dequantizing does not undo quantizing",
             "The dequantized values are off by up to {off} steps of the scale on the tensors tried: {how}.",

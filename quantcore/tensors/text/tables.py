@@ -63,12 +63,13 @@ def ruled_table(text: str) -> NumberTable | None:
     edged = [line for line in piped if _PIPE.match(line[0].strip()) and _PIPE.match(line[0].strip()[-1])]
     if not piped or len(piped[0][0].strip()) < 2 or (len(lines) == len(piped) and len(edged) < len(piped)):
         return None
-    rows, header = [], 0
+    rows: list[list[Cell]] = []
+    header = 0
     below = lines[lines.index(piped[0]) :]
     double = any(_DOUBLE_RULE.search(line[0]) for line in below if _RULE.fullmatch(line[0]))
     for line in below:
         if not _RULE.fullmatch(line[0]):
-            rows.append(_piped_cells(line, line in edged))
+            rows += filter(None, [_piped_cells(line, line in edged)])
         elif rows and not header and line is not lines[-1] and (not double or _DOUBLE_RULE.search(line[0])):
             header = len(rows)
     return _numbers(text, rows, header)
@@ -164,7 +165,7 @@ def _labelled(text: str, rows: list[list[Cell]], separator: str, is_series: bool
         and any(_is_data(row, width, True) for row in rows)
     ):
         header = 1  # one of the numbers is not one
-    if header == len(rows) or header > 2:
+    if header == len(rows) or header > 1 + (width > 1):
         return None
     names = [name for _, name in rows[0]] if header else []
     if header == 2 and not (
@@ -225,16 +226,18 @@ def _numbers(text: str, rows: list[list[Cell]], header: int) -> NumberTable:
 
 def _without(text: str, rows: list[list[Cell]], header: int, index: bool) -> NumberTable:
     """Return the numbers of a table without its header rows and, if it is an ``index``, its first column."""
-    data = [row[index:] for row in rows[header:]]
-    if not data:
+    whole = rows[header:]
+    if not whole:
         raise QuantError("The table has a header but no numbers; paste its rows too.")
+    for row in whole:
+        if len(row) != len(whole[0]):
+            raise QuantError(
+                f"The row at {place(text, row[0][0])} has {count(len(row), 'cell')}, but the first has "
+                f"{len(whole[0])}; make all rows the same length."
+            )
+    data = [row[index:] for row in whole]
     values: array[float] = array("d")
     for row in data:
-        if len(row) != len(data[0]):
-            raise QuantError(
-                f"The row at {place(text, row[0][0])} has {count(len(row), 'number')}, but the first has "
-                f"{len(data[0])}; make all rows the same length."
-            )
         for position, word in row:
             if not word:
                 raise QuantError(f"A value is missing at {place(text, position)}; write a number there.")

@@ -1,5 +1,6 @@
 """Match's code input without a browser: the mistakes found, what they do to the tensor, and bad input."""
 
+import json
 import re
 
 import pytest
@@ -116,10 +117,38 @@ def test_code_is_shown_as_text():
     assert "&lt;script&gt;" in source(at)
 
 
-def test_only_lines_with_findings_are_repeated():
-    at = opened(f"import torch\n{WRAPS}\nprint(1)")
+def test_the_whole_code_is_shown_with_its_marks():
+    """Lines far from a finding are folded, what is no Python is passed over, and the verdict comes first."""
+    text = "In [1]: import torch\n" + "a = 1\n" * 20 + f"{WRAPS}\nprint(q)\nOut[1]: tensor([1, 2])"
+    at = opened(text)
+    assert said(at.warning)[0] == "2 mistakes in lines 22 and 23."
     shown = re.findall(r"<div[^>]*>(.*?)</div>", source(at))
-    assert [re.sub("<[^>]*>", "", line).split()[:2] for line in shown] == [["✗", "2"], ["✗", "3"]]
+    lines = [re.sub("<[^>]*>", "", line).split() for line in shown]
+    assert [line[1] for line in lines if line[0] == "✗"] == ["22", "23"]
+    assert [int(re.search(r"\d+", "".join(line))[0]) for line in lines] == list(range(1, len(text.split("\n")) + 1))
+    assert "19 lines</summary>" in source(at)
+    assert any(sentence.startswith("1 line is not Python") for sentence in said(at.caption))
+
+
+def test_a_notebook_s_file_is_uploaded():
+    cells = [{"cell_type": "code", "source": WRAPS}, {"cell_type": "markdown", "source": "text"}]
+    at = opened()
+    file = json.dumps({"cells": cells}).encode()
+    at = at.file_uploader(key="match_code_file").upload("a.ipynb", file).run()
+    assert not at.exception
+    assert said(at.warning)[0] == "2 mistakes in lines 2 and 3."
+    at = at.file_uploader(key="match_code_file").upload("a.py", b"\xff\xfe").run()
+    assert said(at.error) == ["a.py is not a text in UTF-8; upload a notebook or a script."]
+
+
+def test_without_a_tensor_the_code_is_read_too():
+    at = the_app()
+    for key, value in {"src": "paste", "match_src": "code"}.items():
+        at.session_state[key] = value
+    at = at.run().switch_page("compare/match/page.py").run()
+    assert not at.exception
+    at = typed(at, WRAPS)
+    assert said(at.warning)[0] == "2 mistakes in lines 1 and 2."
 
 
 def test_what_can_not_be_shown_on_the_tensor_is_said():
@@ -145,7 +174,7 @@ def test_the_text_survives_another_page_and_another_way_in():
 def test_one_of_several_quantizers_is_chosen():
     at = opened(f"{WRAPS}\nt = x.abs().max() / 7\np = torch.round(x / t).clamp(-8, 7)")
     (choice,) = [box for box in at.selectbox if box.label == "Quantizer"]
-    assert choice.options == ["Quantizer 1, line 2", "Quantizer 2, line 5"]
+    assert choice.options == ["Quantizer 1, line 2: 2 mistakes", "Quantizer 2, line 5: no known mistake"]
     at = choice.select_index(1).run()
     assert at.dataframe[0].value[""][1] == "int4 symmetric per_tensor min_max textbook"
 
@@ -157,6 +186,15 @@ def test_of_a_large_tensor_a_block_is_used():
     at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)
     assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 65,536")
     assert any("only 256 × 256 of its elements are used" in text for text in said(at.caption))
+
+
+def test_a_dtype_in_which_the_code_does_not_compute_is_said():
+    at = opened(WRAPS)
+    words = "The code gets x as float32 numbers"
+    assert not any(words in text for text in said(at.caption))
+    at = at.selectbox(key="dtype").set_value("bfloat16").run()
+    assert not at.exception
+    assert any(words in text for text in said(at.caption))
 
 
 def test_each_line_s_value_at_the_picked_element():
@@ -182,3 +220,54 @@ def test_code_is_not_evaluated_where_it_is_off(monkeypatch):
     at = opened()
     assert any("code is not evaluated" in text for text in said(at.info))
     assert not any(area.key == "match_code" for area in at.text_area)
+
+
+OWN = "t = torch.tensor([[1.0, -2.0, 5.0], [9.0, 4.0, -3.5]])\ns = (t.max() - t.min()) / 255\n"
+OWN += "z = torch.zeros_like(s)\nq = torch.round(t / s + z).to(torch.int8)"
+
+
+def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one():
+    at = opened(OWN)
+    assert "##### On the code's own tensor t (line 1)" in said(at.markdown)
+    assert not any("On the tensor" in text for text in said(at.markdown))
+    scope = {"torch": torch}
+    exec(OWN, scope)
+    codes = scope["q"]
+    right = qc.apply(scope["t"], qc.Scheme.parse("int8 asymmetric"))
+    assert at.dataframe[0].value["Codes that differ"][0] == f"{int((codes != right.codes).sum())} of 6"
+    assert at.dataframe[1].value["At [0, 0]"][0] == "1"  # of t, which has another shape than the tensor in the sidebar
+    (matched,) = [text for text in said(at.warning) if "scale is asymmetric" in text]
+    assert "zero point is omitted" in matched
+    other = opened(f"{OWN}\nu = x.abs().max() / 7\np = torch.round(x / u).clamp(-8, 7)")
+    (choice,) = [box for box in other.selectbox if box.label == "Quantizer"]
+    other = choice.select_index(1).run()
+    assert any(text.startswith("##### On the tensor ") for text in said(other.markdown))
+
+
+def test_without_a_tensor_code_is_asked_for_and_shown_on_its_own():
+    at = the_app()
+    at.session_state["src"], at.session_state["match_src"] = "paste", "code"
+    at = at.run().switch_page("compare/match/page.py").run()
+    assert not at.exception
+    at = typed(at, OWN)
+    assert "##### On the code's own tensor t (line 1)" in said(at.markdown)
+    at = typed(at, WRAPS)
+    assert not at.dataframe
+
+
+def test_a_lesson_stands_beside_its_own_mistake():
+    at = opened("s = x.abs().max() / 255\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
+    link = at.get("page_link")[0].proto
+    assert (link.label, link.help) == ("Lesson: Mistakes, case 5", CASES["range-without-minimum"].title)
+    at = opened("s = (x.max() - x.min()) / 256\nq = torch.round((x - x.min()) / s).to(torch.uint8)")
+    links = [(e.proto.label, e.proto.help) for e in at.get("page_link")]
+    assert links[0] == ("Lesson: Scale", "What does one more bit buy?")
+    assert links[1] == ("Lesson: Mistakes, case 8", CASES["cast-without-clamp"].title)
+
+
+def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
+    at = opened("s = x.std() / 100\nq = torch.round(x / s).to(torch.int8)")
+    assert said(at.warning)[0] == "1 mistake in line 2."
+    assert any("Line 2: Cast without a clamp.** Nothing clamps" in text for text in said(at.markdown))
+    assert not any("No known mistake" in text for text in said(at.info))
+    assert source(at).count("✗") == 1

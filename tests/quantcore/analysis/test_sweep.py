@@ -88,6 +88,8 @@ def written_out(shape):
     rank = len(shape)
     channels = [f"per_channel({axis})" for axis in range(rank)]
     groups = [f"per_group({size})" for size in (16, 32, 64, 128) if shape and size < shape[-1]]
+    if rank > 1:
+        groups += [f"per_group({size}, axis=0)" for size in (32, 128) if size < shape[0]]
     blocks = (
         [f"per_block([{','.join(['1'] * (rank - 2) + ['32', '32'])}])"]
         if rank > 1 and min(shape[-2:]) > 32

@@ -69,8 +69,8 @@ def test_widths_that_are_none(bits):
 
 @for_each(
     "word",
-    ["", "int", "int1", "int17", "int999", "int9999999", "INT8", "int8 ", " int8", "int8nn", "int-8", "int8.0", "sint8",
-     "uuint8", "int８", "int٨", "float8", "int8\n", "8", "int8(narrow=true)"],
+    ["", "int", "int1", "int17", "int999", "int9999999", "int8 ", " int8", "int8nn", "int-8", "int8.0", "sint8",
+     "uuint8", "int８", "int٨", "float80", "int8\n", "8", "int8(narrow=true)"],
 )  # fmt: skip
 def test_words_that_are_no_format(word):
     with pytest.raises(qc.QuantError):

@@ -204,6 +204,10 @@ def test_the_output_error_is_that_of_a_product(rows, tmp_path, monkeypatch):
     assert table.rows["model.embed_tokens.weight"].coverage == "its entry has 7 inputs, the weight 64"
     with pytest.raises(qc.QuantError, match="has no output error"):
         layerwise.plan(table, 1e9, "output")
+    before = layerwise.outline(saved(tmp_path / "model", tensors), texts), layerwise.Imatrix(inputs.tensors, "llama")
+    layerwise.check_error(before[0], "output_relative", before[1])
+    with pytest.raises(qc.QuantError, match=r"10 weights of 11 have no entry in the imatrix, the first .* Choose output_relative"):
+        layerwise.check_error(before[0], "output", before[1])
     cells = [(row, row.cells[0]) for row in table.ordered]
     summed = sum(cell.sse / row.power if math.isnan(cell.output_relative) else cell.output_relative for row, cell in cells)
     assert layerwise.trade_off(table, "output_relative").uniform[table.schemes[0]][1] == pytest.approx(summed)
@@ -427,6 +431,18 @@ def test_the_command(whole, tmp_path, capsys):
     assert (code, err) == (0, "")
     assert "11 weights measured, 0 left alone, 0 not yet measured." in out
     assert "the least possible" in out
+    lines = out.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("layer "))
+    legend = dict(line.split(" = ") for line in lines[:head] if re.match(r"[a-z-] = ", line))
+    chosen = json.loads(files["json"].read_text())["plan"]["schemes"]
+    assert [line.split()[0] for line in lines[head + 1 : head + 3]] == ["model.layers.0", "model.layers.1"]
+    for name, scheme in chosen.items():
+        if "layers" in name:
+            line = next(line for line in lines[head + 1 :] if line.startswith(name[:14] + " "))
+            start = lines[head].index(layerwise.kind_of(name))
+            assert legend[line[start]] == scheme
+        else:
+            assert f"'{name}': {scheme}" in out
     plain = json.loads(files["json"].read_text())
     assert layerwise.Table.of_dict(plain).rows.keys() == table.rows.keys()
     assert 0 < plain["plan"]["num_bytes"] <= 60_000
@@ -441,6 +457,9 @@ def test_the_command(whole, tmp_path, capsys):
     for i, part in enumerate(parts, 1):
         assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--json", part)[0] == 0
     assert "Estimates with 95 % intervals" in command(capsys, path, "--sample")[1]
+    unseen = tmp_path / "unseen.json"
+    assert command(capsys, path, "--schemes", texts, "--json", unseen, "--resume")[0] == 0
+    assert len(json.loads(unseen.read_text())["rows"]) == 11
     again = command(capsys, path, "--schemes", texts, "--json", parts[0], "--resume", "--part", "2/2")
     assert (again[0], "11 weights measured" in again[1]) == (0, True)
     merged = command(capsys, path, "--merge", *parts, "--bits", 6)
@@ -476,7 +495,7 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
     [
         (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--part", "2"], "--part 2 is not a part"),
         (["--part", "3/2"], "There is no part 3 of 2"), (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"), (["--merge", "none.json"], "none.json can't be read"),
-        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "nan"], "--bits nan is not a number of bits"),
+        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "8.5", "--error", "output"], "The error output needs an imatrix"), (["--bits", "nan"], "--bits nan is not a number of bits"),
         (["--minimum", "8"], "The minimum '8' is not a pattern"), (["--minimum", "*=x"], "*=x"), (["--minimum", "*=-1"], "*=-1"), (["--bits", "8.5", "--minimum", "head=4"], "'head' fits no weight"),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ SNIPPETS = {name: _ALL[name] for name in list(_ALL)[::9]} | {
     "given": "q = torch.round(x / 0.1).clamp(-8, 7)",
     "unknown scale": "s = x.std() * 0.1\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)",
     "infinite": "y = x / 0\ns = x.abs().max() / 127\nq = torch.round(x / s)",
+    "own tensor": "x = torch.tensor([[1.0, -2.0]])\ns = x.abs().max() / 255\nq = torch.round(x / s).clamp(-128, 127)",
     "nothing": "y = x + 1\nz = open('a')",
 }  # fmt: skip
 

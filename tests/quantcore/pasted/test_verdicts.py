@@ -48,9 +48,8 @@ def test_a_zero_point_that_is_always_0_is_missing(text):
 @for_each("text", code_siblings.WRAPS_ON_ITS_OWN)
 def test_what_wraps_on_the_code_s_own_tensor_is_an_error(text):
     (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "wrapped"]
-    lost, size, low, high = map(
-        float, re.search(r"own tensor, (\d+) of (\d+) codes lies? outside .* reach (\S+)\.\.(\S+)\)", found.what).groups()
-    )
+    said = re.search(r"own tensor, they reach (\S+)\.\.(\S+), and (\d+) of (\d+) codes wraps? around", found.what)
+    low, high, lost, size = map(float, said.groups())
     q = executed(text, POSITIVE)["q"]
     wide = re.sub(r"\.to\(torch\.u?int8\)|\.astype\(np\.u?int8\)", "", text)
     codes = np.asarray(executed(wide, POSITIVE)["q"], np.float64)
@@ -173,3 +172,29 @@ def test_what_follows_codes_and_is_not_evaluated_is_not_held_against_them():
     assert "zero_point_left_out" in kinds(qc.read_code(text.replace("my_zero(x)", "0")).mistakes)
     complete = "s = x.abs().max() / 127\nq = torch.trunc(x / s)\nr = my_plot(q)"
     assert kinds(qc.read_code(complete).mistakes) == {"toward_zero"}
+
+
+def test_what_goes_wrong_on_the_tensor_shown_is_found_on_it():
+    text = "s = x.std() / 100\nq = torch.round(x / s).to(torch.int8)"
+    reading = qc.read_code(text)
+    assert reading.findings == reading.notes
+    x = torch.randn(40, generator=torch.Generator().manual_seed(2))
+    lost = int((torch.round(x / (x.std() / 100)).abs() > 128).sum())
+    (found,) = show_code(reading, 0, x).findings
+    assert (found.line, found.kind) == (2, "wrapped")
+    assert f"and {lost} of 40 codes wrap around" in found.what
+    assert kinds(reading.with_findings([found]).mistakes) == {"wrapped"}
+    assert show_code(reading, 0, x.clamp(-0.5, 0.5)).findings == ()
+    one_sided = qc.read_code(code_siblings.ZERO_CLAMPED[2])
+    assert kinds(show_code(one_sided, 0, x.abs() + 1).findings) == {"zero_point_clamped"}
+    assert show_code(one_sided, 0, x).findings == ()
+    merged = one_sided.with_findings(show_code(one_sided, 0, x.abs() + 1).findings)
+    assert [f.kind for f in merged.findings].count("zero_point_clamped") == 1
+    assert kinds(merged.mistakes) == {"zero_point_clamped"}
+
+
+def test_an_end_of_the_range_is_not_taken_for_a_zero_point():
+    """With codes that have none; an integer that is subtracted is one."""
+    text = "s = (x.max() - x.min()) / 255\nz = 0\nq = (torch.round(x / s) + z).clamp(-128, 127)\ny = (q {}) * s"
+    for added, kind in (("+ x.min()", "not_undone"), ("- torch.round(x.min() / s)", "zero_point_not_added")):
+        assert kinds(f for f in qc.read_code(text.format(added)).mistakes if f.line == 4) == {kind}

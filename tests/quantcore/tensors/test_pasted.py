@@ -21,6 +21,7 @@ READ: list[tuple[str, object]] = [
     # what surrounds one literal
     (f"import torch\n# [1, 2] of layer 3, 8 bits\nx = torch.tensor({LITERAL})\nscale = x.abs().max() / 127\n", X),
     (f">>> x = torch.tensor({LITERAL})\n>>> x\n{PRINT}\n", X),
+    (">>> x = torch.tensor([0.12345678, 1.5])\n>>> x\ntensor([0.1235, 1.5000])", [0.12345678, 1.5]),
     (f"In [3]: w\nOut[3]:\n{PRINT}", X),
     ("weights (layer 2):\n0.5 -1.25 3.0\n0.0 2.0 -0.75\n", X),
     ('x = """\n0.5 -1.25 3.0\n0.0 2.0 -0.75\n"""', X),
