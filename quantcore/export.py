@@ -3,7 +3,7 @@
 The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. x,
 scale and dequantized have the dtypes in which the library takes and gives them; NumPy has no bfloat16, of
 which a .npz has the values as float32. The text of the scheme and the dtype of x are included, so that the
-file says how its codes were computed.
+file says how its codes were computed; `quantcore.tensors` reads x in that dtype.
 
 In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear
 computes saturate(round(x / s) + z), rounding half to even, within the bounds of the type:

@@ -87,8 +87,13 @@ def _facts(tensor: PageTensor) -> None:
     if tensor.source is not None:
         found = cache.conversion(tensor)
         what, overflow = found.rounding or what, found.overflow
-    if tensor.stored not in ("", tensor.dtype):
-        what = f"stored as {tensor.stored}, " + ("" if what != tensor.dtype else "converted to ") + what
+    read = "float32" if tensor.stored == "float64" else tensor.stored  # of a file, all numbers
+    if read not in ("", tensor.dtype):
+        what = ("" if what != tensor.dtype else "converted to ") + what
+    if tensor.stored == "float64":
+        what = f"stored as float64, read as {read}" + ("" if what == read else f", {what}")
+    elif read not in ("", tensor.dtype):
+        what = f"stored as {read}, {what}"
     st.caption(f"shape {tensor.shape}, {count(tensor.elements, 'element')}, {what}")
     if overflow:
         messages.warning(overflow)

@@ -128,7 +128,8 @@ class SchemeFacts:
     @property
     def names(self) -> dict[str, str]:
         """What the names in the rule of a symmetric scale stand for."""
-        extreme = f"first {self.centered} of the largest" if self.min_max else "bound of the larger"
+        first = "first " * (self.rules.scale.symmetric_scale == "signed_amax")
+        extreme = f"{first}{self.centered} of the largest" if self.min_max else "bound of the larger"
         return {"max|x|": self.amax, "extreme": f"(the {extreme} magnitude)"}
 
     @property

@@ -8,7 +8,7 @@ power.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -185,6 +185,7 @@ SYMMETRIC_SCALES: Mapping[str, Callable[[ScaleInputs], Rule]] = {
     "amax": lambda inputs: Rule(AMAX),
     "amax_over_half_codes": lambda inputs: Rule(AMAX / (1 << (inputs.fmt.bits - 1))),
     "signed_amax": _signed_amax,
+    "signed_end": lambda inputs: replace(_signed_amax(inputs), note="the lowest if two have it"),
     "power_floor": _power(_below(EXPONENT(AMAX)), _AT_LEAST),
     "power_log2_floor": _power(
         _below(_LOG2_OF_NORMAL),

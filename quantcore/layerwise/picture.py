@@ -9,7 +9,8 @@ from pathlib import Path
 from quantcore.analysis import decibels
 from quantcore.figures import layer_colors, palette, short_scheme
 from quantcore.layerwise.table import WeightError, WeightRow
-from quantcore.wording import count, printable
+from quantcore.tensors import HALF
+from quantcore.wording import count, joined, printable
 
 Taken = Mapping[str, str] | None
 STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
@@ -47,6 +48,9 @@ def document(
 def caption(rows: Sequence[WeightRow], schemes: Sequence[str], taken: Taken = None) -> str:
     """Say what the picture shows."""
     said = f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(schemes), 'scheme')}."
+    halves = [dtype for dtype in HALF if any(row.storage == f"plain {dtype}" for row in rows)]
+    if halves:
+        said += f" Weights in {joined(halves)} are quantized as each scheme's library does in that dtype."
     if not taken:
         return said
     return f"{said} ✓: the choice within the budget; weights without one stay as they are stored."

@@ -10,5 +10,5 @@ from quantcore.matching.answer import answer, nearest, rules, rules_of
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.explanations import NegativesLost
 from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, Transposed, reproduce
-from quantcore.matching.record import Candidate, DifferingCode, KnownMistake, Matches, Progress
+from quantcore.matching.record import Candidate, DifferingCode, KnownMistake, Matches, Progress, few
 from quantcore.matching.search import match, match_steps

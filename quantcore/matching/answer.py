@@ -6,7 +6,7 @@ import torch
 
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
-from quantcore.matching.record import Candidate, precisions
+from quantcore.matching.record import Candidate, few, precisions
 from quantcore.notation import write_call
 from quantcore.scheme import Scheme
 from quantcore.wording import along, count, joined, sentence
@@ -25,6 +25,7 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
     'All 16 integers are torchao int8 symmetric, one scale per row (axis 0), computed in bfloat16.'
     """
     made, differing = rules_of(candidate, rank), candidate.differing
+    explained = few(differing, elements) or (differing == 1 and not candidate.corruption.computed)
     if computed_in(candidate):  # libraries that agree in float32 differ in half precision
         made = f"{joined(_libraries(candidate), 'or')} {made}{_rounded(candidate)}"
     wrong = [*candidate.corruption.told, *(sentence(note) for note in candidate.notes)]
@@ -32,8 +33,9 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
         if not wrong:
             return f"All {elements:,} integers are {made}."
         return f"{'. '.join(wrong)}; everything else is {made}."
-    if 2 * differing >= elements:
-        how = f" ({'; '.join(candidate.corruption.told).lower()})" if candidate.corruption else ""
+    if not explained:
+        told = "; ".join(step.told for step in candidate.corruption.stored).lower()
+        how = f" ({told})" if told else ""
         closest = f"of {made}{how}, the closest, {differing:,} of {elements:,} differ"
         return f"No rules that were tried make these integers: {closest}."
     differ = "differs" if differing == 1 else "differ"
@@ -43,7 +45,8 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
 
 def rules_of(candidate: Candidate, rank: int) -> str:
     """Return `rules` of a candidate and `computed_in`."""
-    return ", ".join(filter(None, (rules(candidate.scheme, rank), computed_in(candidate))))
+    of_scale = rules(candidate.scheme, rank, candidate.rule)
+    return ", ".join(filter(None, (of_scale, computed_in(candidate))))
 
 
 def computed_in(candidate: Candidate) -> str:
@@ -78,12 +81,30 @@ def _libraries(candidate: Candidate) -> list[str]:
     return list(dict.fromkeys(s.convention.library for s in alike))
 
 
-def rules(scheme: Scheme, rank: int) -> str:
-    """Return format, symmetry and granularity in words: ``int8 symmetric, one scale``."""
-    known = ", with fixed scales" if scheme.range_setting.gives_parameters else ""
-    symmetry = "symmetric" if scheme.symmetric else "asymmetric"
-    kind = f"{scheme.format} {symmetry}" if isinstance(scheme.format, IntFormat) else str(scheme.format)
-    return f"{kind}, {_scales(scheme.granularity, rank)}{known}"
+def rules(scheme: Scheme, rank: int, rule: str = "") -> str:
+    """Return format, symmetry and granularity in words: ``int8 symmetric, one scale``.
+
+    ``rule``: of the scale, if the scheme has only its number.
+
+    >>> rules(Scheme.parse("int8n"), 2), rules(Scheme.parse("int8 given(0.5)"), 2, "max|x| / 128")
+    ('int8 symmetric, narrow range −127..127, one scale', 'int8 symmetric, one scale: max|x| / 128')
+    """
+    fixed = f": {rule}" if rule else ", with fixed scales"
+    known = fixed if scheme.range_setting.gives_parameters else ""
+    return f"{_codes(scheme)}, {_scales(scheme.granularity, rank)}{known}"
+
+
+def _codes(scheme: Scheme) -> str:
+    """Return format and symmetry, a narrow range and an unusual center."""
+    fmt = scheme.format
+    if not isinstance(fmt, IntFormat):
+        return str(fmt)
+    kind = f"{replace(fmt, narrow=False)} {'symmetric' if scheme.symmetric else 'asymmetric'}"
+    center = scheme.convention.zero_point.middle(fmt)
+    if scheme.symmetric and not scheme.range_setting.gives_parameters and center not in (0, fmt.middle):
+        kind += f" around zero point {center}"
+    ends = f"{fmt.qmin}..{fmt.qmax}".replace("-", "−")
+    return f"{kind}, narrow range {ends}" if fmt.narrow else kind
 
 
 def _scales(granularity: Granularity, rank: int) -> str:

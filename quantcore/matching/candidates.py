@@ -12,14 +12,14 @@ from torch import Tensor
 from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import Granularity, block_shape
+from quantcore.granularity import Granularity, PerTensor, block_shape
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import Corruption, reproduce
 from quantcore.matching.hypotheses.sample import numbers_of
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import parameter_note
 from quantcore.matching.reasons import explain
-from quantcore.matching.record import Candidate, precisions
+from quantcore.matching.record import Candidate, few, precisions
 from quantcore.mistakes import IN_CODES
 from quantcore.notation import write_call
 from quantcore.qparams import QParams, choose_qparams
@@ -50,6 +50,8 @@ class EvaluatedScheme:
     doubt: int
     dtype: torch.dtype
     steps: int
+    rule: str
+    said: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -145,6 +147,8 @@ class Evaluator:
                 found.doubt,
                 dtype,
                 steps,
+                found.rule,
+                found.said,
             )
         )
 
@@ -167,7 +171,7 @@ class Evaluator:
         groups: dict[Any, list[EvaluatedScheme]] = {}
         for v in sorted(self.exact() or self.evaluations, key=self._order):
             groups.setdefault((v.differing, v.codes, v.corruption, v.parameters, v.dtype), []).append(v)
-        shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
+        shown = list(groups.values()) if self.exact() else self._without_causes(list(groups.values()))
         few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
         found = [self._candidate(group, explained and i < few) for i, group in enumerate(shown)]
         if explained and len(found) > 1 and self.exact() and shown[0][0].doubt:
@@ -175,6 +179,11 @@ class Evaluator:
                 found[0], explanations=found[0].explanations + _alternatives(found)
             )
         return tuple(found)
+
+    def _without_causes(self, groups: list[list[EvaluatedScheme]]) -> list[list[EvaluatedScheme]]:
+        """Return the nearest groups, without mistakes that leave many codes unexplained if others remain."""
+        believed = [g for g in groups if not g[0].corruption.computed or few(g[0].differing, self.x.numel())]
+        return _nearest(believed or groups)
 
     def _compared(
         self, scheme: Scheme, corruption: Corruption, dtype: torch.dtype, params: QParams
@@ -236,6 +245,7 @@ class Evaluator:
             same=same,
             dtype=first.dtype,
             converted=self.changed_in(first.dtype),
+            rule=first.rule,
         )
         if not explained:
             return found
@@ -245,9 +255,13 @@ class Evaluator:
             return found  # nothing was corrupted: see `evaluate_preset`
         codes = first.corruption.undo(self.given)
         explanations = explain_corruption(
-            self.given_as(first.dtype), codes, first.scheme, first.corruption, self.scale is not None
+            self.given_as(first.dtype),
+            codes,
+            first.scheme,
+            first.corruption,
+            bool(self.scale is not None or first.said),
         )
-        return dataclasses.replace(found, explanations=explanations)
+        return dataclasses.replace(found, explanations=explanations + first.said)
 
 
 def explain_candidate(x: Any, codes: Tensor, candidate: Candidate) -> Candidate:
@@ -276,7 +290,9 @@ def _nearest(groups: list[list[EvaluatedScheme]]) -> list[list[EvaluatedScheme]]
 def _alternatives(found: list[Candidate]) -> tuple[str, ...]:
     """Return the other explanations, if the scale of the first was derived from the codes."""
     other = found[1]
-    text = f"{other.scheme.format} {write_call(other.scheme.range_setting)}"
+    if not isinstance(other.scheme.granularity, PerTensor):
+        return ()  # a number for each block
+    text = f"{other.scheme.format} {other.rule or write_call(other.scheme.range_setting)}"
     more = len(found) - 2
     words = f"also possible: {text}" + (f", {other.corruption}" if other.corruption else "")
     return (words + (f", and {more} more" if more else ""),)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.formats import IntFormat
-from quantcore.granularity import PerTensor
+from quantcore.granularity import PerChannel, PerTensor
 from quantcore.matching.hypotheses.corruption import (
     ROUNDINGS,
     ZERO_POINTS,
@@ -17,13 +17,14 @@ from quantcore.matching.hypotheses.corruption import (
     reproduce,
 )
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
-from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
+from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, ROUNDED, interval
 from quantcore.numerics import apart
 from quantcore.programs import Program
 from quantcore.qparams import QParams, choose_qparams, wrap
-from quantcore.scheme import Scheme
-from quantcore.wording import count
+from quantcore.scheme import Scheme, facts_of
+from quantcore.wording import along, count
 
+_DIVIDED = ("amax_over_half_range", "full_range", "amax_over_half_codes")  # scales of a short formula
 SHOWN = 2  # elements that a sentence names
 
 
@@ -57,18 +58,21 @@ def explain_corruption(
     Args:
         x: in the dtype in which the library is given it.
         codes: the codes that this scheme and corruption give, on the axes of x.
-        own_scale: whether the scale is given, so that the possible scales are not mentioned.
+        own_scale: whether the scale is given or named, so that the possible scales are not mentioned.
     """
     fmt = scheme.format
     assert isinstance(fmt, IntFormat)
+    of_scale = _scale_rule(scheme)
     if not corruption.computed and fmt.signed and scheme.range_setting.ends_are_elements:
-        return ()  # nothing went wrong; the arithmetic would take several times the memory of x
+        # nothing went wrong; the arithmetic would take several times the memory of x
+        return tuple(filter(None, (of_scale,)))
     params = choose_qparams(x, scheme)
     inputs = element_inputs(x, scheme, params, corruption)
     scale, z, unclamped = (inputs.of(name) for name in ("s", "z", "v"))
     t = _Explained(x, codes, scheme, corruption, inputs.program, params, fmt, scale, z, unclamped)
     kinds = set(corruption.computed)
     explanations = [
+        of_scale,
         _asymmetric(t) if "zero_point_left_out" in kinds else "",
         _zero_points(t) if kinds & ZERO_POINTS else "",
         f"the range starts at 0, but min(x) is {x.min().item():.7g}" if "range_from_zero" in kinds else "",
@@ -81,6 +85,15 @@ def explain_corruption(
         "" if own_scale else _allowed(t),
     ]
     return tuple(sentence for sentence in explanations if sentence)
+
+
+def _scale_rule(scheme: Scheme) -> str:
+    """Say how a symmetric scale is computed, if not with the largest code."""
+    facts = facts_of(scheme)
+    if not (scheme.symmetric and facts.min_max and facts.rules.scale.symmetric_scale in _DIVIDED):
+        return ""
+    rule = facts.symmetric_rule.said(facts.names)
+    return "" if rule == f"max|x| / {scheme.format.symmetric_max}" else f"the scale is {rule}"
 
 
 def _asymmetric(t: _Explained) -> str:
@@ -178,15 +191,22 @@ def _negatives(t: _Explained) -> str:
 
 
 def _allowed(t: _Explained) -> str:
-    """Say which scales the codes allow, if the scale was derived from them."""
-    fmt = t.format
-    if t.scheme.range_setting.ends_are_elements or not isinstance(t.scheme.granularity, PerTensor):
+    """Say which scales the codes allow, or those of the first channel, if the scale was derived from them."""
+    fmt, granularity = t.format, t.scheme.granularity
+    if t.scheme.range_setting.ends_are_elements or not isinstance(granularity, PerTensor | PerChannel):
         return ""
     if fmt.bits > MAX_BITS or t.x.numel() > MOST or "unclamped" in t.corruption.computed:
         return ""
+    x, codes, place = t.x, t.codes, ""
+    if isinstance(granularity, PerChannel):
+        x, codes = (each.select(granularity.axis, 0) for each in (x, codes))
+        place = " of " + along(t.x.dim(), granularity.axis).replace(" ", " 0 ", 1)
     z, s = int(t.zero_point.reshape(-1)[0]), float(t.scale.reshape(-1)[0])
-    low, high = interval(t.x, t.codes, fmt, z, "wrapped" in t.corruption.computed, s)
-    return f"the codes allow scales from {apart(low, s)} to {apart(high, s)}" if low < s < high else ""
+    kinds = t.corruption.computed
+    rounding = next((kind for kind in kinds if kind in ROUNDED), "")
+    low, high = interval(x, codes, fmt, z, "wrapped" in kinds, s, rounding)
+    allowed = f"the codes{place} allow scales from {apart(low, s)} to {apart(high, s)}"
+    return allowed if low < s < high else ""
 
 
 def _some(t: _Explained, before: Tensor) -> str:

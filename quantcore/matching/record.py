@@ -33,7 +33,8 @@ class Candidate:
     the first of them; ``reasons``: how many per kind of reason; ``notes``: how a given scale and zero_point
     differ from the scheme's; ``explanations``: what the mistakes did to these values, and other possible
     schemes, as sentences without full stops; ``dtype``: of x as the library is given it; ``converted``: how
-    many elements converting x to it changed, None if x has this dtype.
+    many elements converting x to it changed, None if x has this dtype; ``rule``: the formula of the scale,
+    empty where the scheme itself says it or none is known.
     """
 
     scheme: Scheme
@@ -46,6 +47,7 @@ class Candidate:
     explanations: tuple[str, ...] = ()
     dtype: torch.dtype = torch.float32
     converted: int | None = None
+    rule: str = ""
 
     def given(self, x: Any) -> Tensor:
         """Return x as the library is given it."""
@@ -55,6 +57,14 @@ class Candidate:
     def schemes(self) -> tuple[Scheme, ...]:
         """All schemes of this candidate, the simplest first."""
         return (self.scheme, *self.same)
+
+
+def few(differing: int, elements: int) -> bool:
+    """Tell whether so few codes differ that the others are explained: at most 1 in 10.
+
+    A wrong scale, or a mistake that was not made, also gives most codes of narrow formats.
+    """
+    return 10 * differing <= elements
 
 
 def precisions(scheme: Scheme, dtype: torch.dtype) -> tuple[str, str]:

@@ -21,15 +21,17 @@ from quantcore.matching.hypotheses.corruption import (
     stored_corruptions,
 )
 from quantcore.matching.hypotheses.mistaken_scales import (
-    MOST,
     Trials,
     float16,
     mistaken,
     percentiles,
     signed_percentiles,
+    sortable,
     tried,
 )
-from quantcore.matching.hypotheses.sample import Source, by_range, swapped_axes, with_given_scale
+from quantcore.matching.hypotheses.named_scales import block_fits, named, worked_out
+from quantcore.matching.hypotheses.narrowed import Narrowed
+from quantcore.matching.hypotheses.sample import by_range, swapped_axes, with_given_scale
 from quantcore.matching.hypotheses.scale_from_codes import fitted
 from quantcore.matching.hypotheses.scoring import (
     WORKED_OUT,
@@ -56,6 +58,11 @@ FEW_NEAR = 12  # for large tensors
 # The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the
 # range does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
+# Of symmetric unsigned codes whose zero_point is one less than the middle
+_BELOW_MIDDLE = tuple(
+    TEXTBOOK.changed(unsigned_symmetric_zero_point="below_middle", symmetric_scale=rule)
+    for rule in ("amax_over_qmax", "amax_over_half_range", "amax_over_half_codes")
+)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Step = Callable[[float], Iterator[Hypothesis]]
 Part = SearchTask | Step
@@ -131,24 +138,27 @@ class _Search:
     def steps(self) -> Iterator[Progress]:
         """Run the rounds."""
         yield self._progress(0.0, "drawing samples")
-        ranged = by_range(self.evaluator.x, self.evaluator.searched)
+        every = by_range(self.evaluator.x, self.evaluator.searched)
+        self.space = Narrowed(self.evaluator.x, every, _likeliest(self.readings[0]))
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
-            ("schemes", lambda: [SearchTask(ranged, self.readings)]),
+            ("schemes", lambda: [SearchTask(every, self.readings)]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("gguf's formats", lambda: [self._evaluate_presets]),
             ("other group sizes", self._other_groups),
+            ("another middle of unsigned codes", self._below_middle),
+            ("rules of the scale", lambda: self._sorted(self._named)),
             (
                 "corrupted codes",
-                lambda: [SearchTask(ranged, self.others), *self._with_given_scale(self.others)],
+                lambda: [*self.space.tasks(self.others), *self._with_given_scale(self.others)],
             ),
-            ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
+            ("mistakes in the arithmetic", self._mistaken),
             # such as a bfloat16 tensor that was printed: its numbers do not tell its dtype
-            ("other dtypes", lambda: self._converted(ranged, lossless=True)),
-            ("wider formats", lambda: [SearchTask(ranged, [self._wider(r) for r in self.readings])]),
+            ("other dtypes", lambda: self._converted(lossless=True)),
+            ("wider formats", lambda: [*self.space.tasks([self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
-            ("combined mistakes", lambda: self._combined(ranged)),
+            ("combined mistakes", self._combined),
             ("scales derived from the codes", self._derived),
-            ("x converted to other dtypes", lambda: self._converted(ranged, lossless=False)),
+            ("x converted to other dtypes", lambda: self._converted(lossless=False)),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
@@ -229,20 +239,35 @@ class _Search:
             )
         ]
 
-    def _mistaken(self, ranged: Source) -> list[Part]:
+    def _below_middle(self) -> list[Part]:
+        """Return symmetric codes that were shifted by qmax of the signed format: around 127 or 7."""
+        unsigned = [
+            GivenCodes(r.corruption, r.codes, tuple(f for f in r.formats if not (f.signed or f.narrow)))
+            for r in self.readings
+        ]
+        readings = [reading for reading in unsigned if reading.formats]
+        tasks = self.space.tasks(readings, conventions=_BELOW_MIDDLE)
+        return [dataclasses.replace(task, symmetries=(True,)) for task in tasks]
+
+    def _named(self, limit: float) -> Iterator[Hypothesis]:
+        self.tried += len(self.space.fits)
+        yield from named(self.space.fits, every=False)
+
+    def _mistaken(self) -> list[Part]:
         """Return tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
-        tasks = [SearchTask(ranged, readings, SINGLE), *self._with_given_scale(readings, choices)]
+        tasks = [*self.space.tasks(readings, SINGLE), *self._with_given_scale(readings, choices)]
         return [*tasks, *(SearchTask(source, readings) for source in swapped_axes(self.evaluator.x))]
 
-    def _combined(self, ranged: Source) -> list[Part]:
+    def _combined(self) -> list[Part]:
         """Return combinations of mistakes typical of handwritten code, in the most likely formats."""
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
-        task = SearchTask(ranged, readings, COMBINED, conventions=_PLAIN)
-        return [task, float16(ranged, readings), *self._tried(mistaken)]
+        tasks = self.space.tasks(readings, COMBINED, _PLAIN)
+        rounded = [float16(task.source, task.readings) for task in tasks]
+        return [*tasks, *rounded, *self._tried(mistaken)]
 
-    def _converted(self, ranged: Source, lossless: bool) -> list[Part]:
+    def _converted(self, lossless: bool) -> list[Part]:
         """Return tasks with x converted to each other dtype that keeps all its numbers, or does not."""
         evaluator = self.evaluator
         finite = bool(evaluator.x.isfinite().all())
@@ -254,13 +279,15 @@ class _Search:
             if finite and not bool(evaluator.given_as(dtype).isfinite().all()):
                 continue  # x exceeds the dtype
             readings = [*self.readings, *(self.others if lossless else ())]
-            tasks = [SearchTask(ranged, readings), *self._with_given_scale(readings)]
+            tasks = [*self.space.tasks(readings), *self._with_given_scale(readings)]
             found += [dataclasses.replace(t, source=t.source.converted(dtype)) for t in tasks]
         return found
 
+    def _sorted(self, *steps: Step) -> list[Part]:
+        return [*steps] if sortable(self.evaluator.values) else []
+
     def _tried(self, trials: Trials) -> list[Part]:
-        x = self.evaluator.values
-        if x.numel() > MOST or not bool(x.isfinite().all()):
+        if not sortable(self.evaluator.values):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         return [partial(self._run_trials, trials, r) for r in readings]
@@ -274,7 +301,15 @@ class _Search:
     def _derived(self) -> list[Part]:
         readings = [*map(_likeliest, self.readings), *self.others]
         fits = [lambda limit, r=reading: fitted(self.evaluator.values, r) for reading in readings]
-        return [*self._tried(signed_percentiles), *fits]
+        rules = [partial(self._derived_rules, reading) for reading in readings]
+        # of equal scales, the one with a rule is evaluated
+        return [*self._tried(signed_percentiles), *self._sorted(*rules), *fits]
+
+    def _derived_rules(self, reading: GivenCodes, limit: float) -> Iterator[Hypothesis]:
+        found = block_fits(self.evaluator.values, reading)
+        self.tried += len(found)
+        yield from named(found, every=True)
+        yield from worked_out(found[:1])
 
     def _other_groups(self) -> list[Part]:
         groups = other_groups(tuple(self.evaluator.x.shape))

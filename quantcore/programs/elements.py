@@ -176,7 +176,7 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         of = Where(EQUAL(s, _LEAST_STORED), 1, Number(storage.e8m0_min_as), s, "since s is 2^-127")
         yield ProgramLine("divisor", of, dtype, "the smallest scale", c.source("e8m0_min_as"))
         s = DIVISOR
-    if stored and storage.zero_scale == "zero_codes":
+    if storage.zero_scale == "zero_inverse" or (stored and storage.zero_scale == "zero_codes"):
         of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
         yield ProgramLine(
             "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")

@@ -91,6 +91,13 @@ _PRESETS: dict[str, Scheme] = {
     "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128)),
     **_compressed_tensors(),
     **_quanto(),
+    # MatMulNBits of a weight (K, N), as its quantizer writes it
+    "onnxruntime.uint4_g32": Scheme(
+        IntFormat(4, signed=False), False, PerGroup(32, 0), convention=CONVENTIONS["onnxruntime.MatMulNBits"]
+    ),
+    "onnxruntime.uint4_g32.symmetric": _named(
+        IntFormat(4, signed=False), PerGroup(32, 0), "onnxruntime.MatMulNBits"
+    ),
     "hqq.linear_4bit": Scheme(
         IntFormat(4, signed=False), False, PerGroup(64), HalfQuadratic(), CONVENTIONS["hqq.linear"]
     ),

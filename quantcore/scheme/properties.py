@@ -9,6 +9,7 @@ from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, 
 from quantcore.notation import snake_case, write_call
 from quantcore.range_setting import Given
 from quantcore.scheme.scheme import Scheme
+from quantcore.wording import count
 
 Shape = tuple[int, ...]
 # A property of a scheme on a shape: its equivalent values, and a phrase for them; None if it does not apply
@@ -105,6 +106,13 @@ def _axis_of(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None
     return (place, place - len(shape)), f"the axis is {granularity.axis}"
 
 
+def _group_size(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
+    granularity = scheme.granularity
+    if not isinstance(granularity, PerGroup):
+        return None
+    return (granularity.size,), f"the groups have {count(granularity.size, 'element')}"
+
+
 PROPERTIES: dict[str, Property] = {
     "bits": _bits,
     "kind": _kind,
@@ -116,6 +124,7 @@ PROPERTIES: dict[str, Property] = {
     "channel_axis": _only(PerChannel, _axis_of),
     "channel_rank": _only(PerChannel, _rank),
     "group_axis": _only(PerGroup, _axis_of),
+    "group_size": _group_size,
     "group_bits": _only(PerGroup, _bits),
     "block_elements": _block_elements,
     "sub_byte_range": _sub_byte_range,

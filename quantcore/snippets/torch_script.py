@@ -138,7 +138,8 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     """
     fmt, convention = result.scheme.format, result.computed.rules
     coding, nonfinite = convention.coding, convention.nonfinite
-    zero_scales = result.scales is not None and bool((result.scale == 0).any())
+    may_be_zero = result.scales is not None or convention.storage.zero_scale == "zero_inverse"
+    zero_scales = may_be_zero and bool((result.scale == 0).any())
     divisor = "divisor" if zero_scales else scale
     kernel, rule = KERNELS[coding.kernel], rounding(coding.rounding)
     if isinstance(rule, Stochastic):

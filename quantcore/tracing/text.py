@@ -133,7 +133,8 @@ def zero_point_formula(t: ElementNumbers) -> str:
         return f"low = {number(t.low)}{stored}"
     if c.scale.asymmetric_scale == "inverse_range":
         return _float_zero_point(t, t.low)
-    end = in_words(c.zero_point.zero_point_precision)
+    away = c.zero_point.zero_point_order == "round_away"
+    end = f", {WORDS['half_away']}" * away + in_words(c.zero_point.zero_point_precision)
     end += "" if t.raw_scale is None else ", with s before it is stored"
     divisor = before = term("s", _raw(t))  # the zero point is computed before s is stored
     if c.zero_point.zero_point_scale == "raw":

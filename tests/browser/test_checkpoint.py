@@ -23,6 +23,10 @@ def opened(app: Any, **parameters: str) -> None:
 
 def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
     opened(app, ck="example:minilm-gptq")
+    a_tile_opens_its_tensor(app)
+    app.page.go_back()
+    app.expect_parameter("ck_tensor", None)
+    app.wait(f"{REST} && document.querySelector('.qs-treemap[data-painted]')")
     app.type("ck_search", "output dense weight")
     names = open_checkpoint(EXAMPLES["minilm-gptq"]).tensors
     found = sum(all(word in name for word in ("output", "dense", "weight")) for name in names)
@@ -59,8 +63,7 @@ def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
     app.expect_parameter("ck_cell", f"{rows[0] + 1}, {columns[0] + 2}")
 
 
-def test_a_tile_opens_its_tensor(app: Any) -> None:
-    opened(app, ck="example:minilm-gptq")
+def a_tile_opens_its_tensor(app: Any) -> None:
     box = app.page.locator(".qs-treemap").bounding_box()
     app.page.mouse.click(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"])
     app.expect_parameter("ck_tensor", NAME)

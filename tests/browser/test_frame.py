@@ -25,9 +25,15 @@ FADES = """() => { window.fades = new Set();
     look(); }""".replace("CONTAINER", repr(NAMES["element"]))
 
 
-def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
-    app.open()
-    app.expect_scheme(DEFAULT)
+def test_the_maps_are_reached_by_tab_and_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
+    """One visit; a failure names its step."""
+    app.open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app)
+    a_page_that_lost_its_connection_goes_on(app)
+
+
+def the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
     skip = app.page.get_by_role("button", name="Skip to the maps")
     expect(skip).not_to_be_in_viewport()
     app.page.keyboard.press("Tab")
@@ -61,8 +67,7 @@ def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> No
     assert not app.page.locator(".st-key-qs_scripts").is_visible()  # and it does not leave a gap
 
 
-def test_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
-    app.open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
+def a_page_that_lost_its_connection_goes_on(app: Any) -> None:
     codes = app.map("codes")
     app.expected += ["WebSocket"]
     run = "document.querySelector('[data-run]').dataset.run"
@@ -77,9 +82,7 @@ def test_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
 
 
 def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
-    app = new_app(server, own=True).open(bits="5", tab="Code")
-    app.expect_scheme(DEFAULT.replace("int4", "int5"))
-    app.choose("src", "paste")
+    app = new_app(server, own=True).open(src="paste", bits="5", tab="Code")
     app.type("_pasted", "1 2 3")
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
 

@@ -32,9 +32,9 @@ CORNERS = """(number) => {
 }"""
 
 
-def png() -> bytes:
+def png(colors: np.ndarray = COLORS) -> bytes:
     stream = io.BytesIO()
-    Image.fromarray(COLORS).save(stream, "PNG")
+    Image.fromarray(colors).save(stream, "PNG")
     return stream.getvalue()
 
 
@@ -55,17 +55,20 @@ def assert_square(app: Any) -> tuple[float, float]:
     return columns, rows
 
 
-def test_an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
-    (tmp_path / "photo.jpg").write_bytes(png())  # a name of another kind
-    app.open(src="upload")
+def test_an_image_is_pasted_anywhere_and_uploaded(app: Any, tmp_path: Path) -> None:
+    """One visit; a failure names its step."""
+    app.open()
+    an_image_is_pasted_anywhere(app)
+    an_uploaded_image_is_grey_and_its_link_holds_it(app, tmp_path)
+
+
+def an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(png(COLORS[::-1]))  # a name of another kind
     app.page.locator("input[type=file]").first.set_input_files(tmp_path / "photo.jpg")
-    expect_image(app, LEVELS)
+    expect_image(app, LEVELS[::-1])
     expect(app.key("tensor_controls").get_by_text("0.299 R + 0.587 G + 0.114 B")).to_be_visible()
     app.expect_parameter("file", "photo.jpg")
-    app.expect_parameter("t", encode(LEVELS.astype(np.float32)))
-    other = app.beside(app.page.url)
-    expect_image(other, LEVELS)
-    other.close()
+    app.expect_parameter("t", encode(LEVELS[::-1].astype(np.float32)))
     (tmp_path / "broken.png").write_bytes(png()[:-30])
     app.page.locator("input[type=file]").first.set_input_files(tmp_path / "broken.png")
     expect(app.page.get_by_test_id("stAlert")).to_contain_text("'broken.png' can't be read as a PNG, JPEG or WebP image")
@@ -84,8 +87,7 @@ def paste(app: Any, where: str, text: str = "") -> None:
     )  # fmt: skip
 
 
-def test_an_image_is_pasted_anywhere(app: Any) -> None:
-    app.open()
+def an_image_is_pasted_anywhere(app: Any) -> None:
     field = ".st-key-_scheme_text input"
     paste(app, field, "int8")  # text beside the image belongs to the field
     app.rest()

@@ -36,6 +36,7 @@ def test_the_first_view_and_what_mouse_and_keys_do_on_it(app: Any) -> None:
     hover_outlines_the_cell_in_all_four_maps(app)
     keyboard(app)
     click_follows_the_arithmetic_and_back_undoes_it(app)
+    zoom_stays_when_a_control_changes(app)
 
 
 def first_view(app: Any) -> None:
@@ -78,9 +79,9 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
 def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: str) -> None:
     x = X.copy()
     x[2, 3], x[5, 5] = np.nan, np.inf
-    app = new_app(server, color_scheme=theme).open(src="paste", t=qc.tensors.encode(x))
     scheme = "int4 symmetric per_tensor given(0.1) onnxruntime"
-    app.type("_scheme_text", scheme)
+    by_hand = {"library": "onnxruntime", "range": "by hand", "scale": "0.1"}
+    app = new_app(server, color_scheme=theme).open(src="paste", t=qc.tensors.encode(x), **by_hand)
     app.expect_scheme(scheme)
     every = [(int(row), int(column)) for row, column in np.ndindex(x.shape)]
     assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, every)
@@ -161,8 +162,7 @@ ZOOM = "[..._quiet('xaxis'), ..._quiet('yaxis')]".replace(
 )
 
 
-def test_zoom_stays_when_a_control_changes(app: Any) -> None:
-    app.open()
+def zoom_stays_when_a_control_changes(app: Any) -> None:
     app.expect_scheme(DEFAULT)
     whole = app.maps(f"() => {ZOOM}")
     app.drag((1, 1), (5, 6))
@@ -194,11 +194,9 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
 
-def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
-    app.open(shape="64x128", dist="normal")
-    app.expect_scheme(DEFAULT)
+def numbers_appear_where_a_zoom_makes_them_readable(app: Any, row: int, column: int) -> None:
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
-    app.drag((20, 30), (27, 37))
+    app.drag((row, column), (row + 7, column + 7))
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", re.compile(r"(\d{2} ?){4}"))
     ticks = app.maps(
         "() => [...document.querySelectorAll('.qs-plot .xtick text, .qs-plot .ytick text')].map((e) => e.textContent)"
@@ -226,6 +224,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     np.testing.assert_array_equal(app.map("codes"), codes[top:bottom, left:right])
     app.click(top + 3, left + 5)
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
+    numbers_appear_where_a_zoom_makes_them_readable(app, top + 20, left + 30)
     app.button("Show all")
     app.expect_parameter("rows", None)
     app.wait(f"{REST} && {SHOWN}('x').length === 150")
@@ -271,8 +270,20 @@ def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
         expect(live).to_contain_text(f"element ({100 + inside[0]}, {54 + inside[1]}),")
 
 
-def test_block_borders(app: Any) -> None:
+@in_parts(3)
+def test_block_borders_and_the_numbers_along_the_color_bars(app: Any, part: Part) -> None:
+    """One visit; a failure names its step."""
     app.open(per="block", block="4x2")
+    block_borders(app)
+    app.type("_scheme_text", "int4")
+    app.type("shape", "64")
+    app.wait(f"{REST} && {SHOWN}('x')?.length === 1")
+    the_numbers_along_a_flat_bar_do_not_overlap(app)
+    app.choose("src", "paste")
+    color_bars_have_round_numbers_where_these_belong(app, part)
+
+
+def block_borders(app: Any) -> None:
     app.expect_scheme("int4 symmetric per_block([4,2]) min_max textbook")
     expect(app.page.locator("path.qs-border")).to_have_count(0)
     app.tick("borders")
@@ -359,9 +370,7 @@ BARS = """() => { const root = document.querySelector(".qs-maps").getBoundingCli
         .map(([text, t]) => [text, (bar.bottom - (t.top + t.bottom) / 2) / bar.height, t.right <= root.right])); }"""
 
 
-@in_parts(3)
-def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) -> None:
-    app.open(src="paste")
+def color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) -> None:
     for x in part([
         [[0.5, -1.0], [2.0, 0.1]], [[1e-6, 2e-6], [-3e-6, 0]], [[123456.0, -7e6], [1e7, 3]], [[0.0301, 0.0302], [0.0304, 0.03]],
         [[999.0, 1000], [995, 998]], [[5.0, 5], [5, 5]], [[1e-30, -2e-30], [0, 1e-30]],
@@ -372,8 +381,7 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) 
         assert_color_bars(app, x)
 
 
-def test_the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
-    app.open(src="generate", shape="64", scheme="int4")
+def the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
     script = """() => [...document.querySelectorAll(".qs-scales .qs-tick")].map((e) => {
         const { left, right, top, bottom } = e.getBoundingClientRect();
         return [left, right, (top + bottom) / 2, e.textContent]; })"""

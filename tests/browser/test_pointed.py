@@ -12,7 +12,6 @@ import quantcore as qc
 from quantcore import tensors
 from quantcore.quantization import Quantized
 
-X = tensors.generate(tensors.Generated())
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 ROUTE = "/arithmetic/"
 # What stands beside the maps: its heading and lines, without spaces, once they are those of the element wanted
@@ -84,10 +83,19 @@ def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, sch
     expect_standing(wide, result, qc.report(result).max_abs_error_index or (0,) * x.ndim)
 
 
-def test_a_click_pins_and_escape_unpins(wide: Any) -> None:
-    wide.open()
-    wide.expect_scheme(DEFAULT)
-    result = qc.apply(X, qc.Scheme.parse(DEFAULT))
+def test_what_stands_beside_the_maps_follows_a_pin_and_the_pointer(wide: Any) -> None:
+    """One visit; a failure names its step."""
+    wide.open(shape="64x128")
+    a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide)
+    a_click_pins_and_escape_unpins(wide)
+
+
+LARGER = tensors.generate(tensors.Generated(shape=(64, 128)))
+
+
+def a_click_pins_and_escape_unpins(wide: Any) -> None:
+    wide.page.mouse.move(5, 5)
+    result = qc.apply(LARGER, qc.Scheme.parse(DEFAULT))
     worst = qc.report(result).max_abs_error_index
     assert worst is not None
     expect_standing(wide, result, worst)
@@ -101,7 +109,7 @@ def test_a_click_pins_and_escape_unpins(wide: Any) -> None:
     wide.page.keyboard.press("ArrowRight")  # what is pinned follows the scheme
     five = "int5 symmetric per_tensor min_max textbook"
     wide.expect_scheme(five)
-    result = qc.apply(X, qc.Scheme.parse(five))
+    result = qc.apply(LARGER, qc.Scheme.parse(five))
     expect_standing(wide, result, (2, 5))
     wide.page.keyboard.press("Escape")
     expect_standing(wide, result, (6, 1))  # the pointer is still there
@@ -114,8 +122,7 @@ def test_a_click_pins_and_escape_unpins(wide: Any) -> None:
     expect(wide.page.locator(".qs-steps")).to_be_hidden()
 
 
-def test_a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any) -> None:
-    wide.open(shape="64x128")
+def a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any) -> None:
     wide.expect_scheme(DEFAULT)
     under_way, most, asked = set[Request](), [0], list[str]()
 
@@ -133,7 +140,7 @@ def test_a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any)
     x, y = wide.place(63, 127)
     began = time.monotonic()
     wide.page.mouse.move(x, y, steps=200)
-    result = qc.apply(tensors.generate(tensors.Generated(shape=(64, 128))), qc.Scheme.parse(DEFAULT))
+    result = qc.apply(LARGER, qc.Scheme.parse(DEFAULT))
     expect_standing(wide, result, (63, 127))
     passed = time.monotonic() - began
     assert most == [1]

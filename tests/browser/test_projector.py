@@ -29,14 +29,15 @@ def shown(app: Any, name: str, step: str) -> None:
     app.wait(f"document.querySelector('{NEXT}')")
 
 
-def test_keys_of_a_clicker_go_forward_and_back(app: Any) -> None:
-    opened(app, "scale", learn_scale_step="code")
-    shown(app, "scale", "code")
+def test_keys_of_a_clicker_go_forward_and_back_and_stay_with_what_has_the_focus(app: Any) -> None:
+    """One visit; a failure names its step."""
+    opened(app, "scale", learn_scale_step="back")
+    shown(app, "scale", "back")
     for key, there in (
-        ("PageDown", "back"),
-        ("ArrowRight", "range"),
-        ("PageUp", "back"),
-        ("ArrowLeft", "code"),
+        ("PageDown", "range"),
+        ("ArrowRight", "bits"),
+        ("PageUp", "range"),
+        ("ArrowLeft", "back"),
     ):
         app.page.keyboard.press(key)
         shown(app, "scale", there)
@@ -44,22 +45,24 @@ def test_keys_of_a_clicker_go_forward_and_back(app: Any) -> None:
     for _ in range(5):  # held: the browser repeats the key
         app.page.keyboard.down("PageDown")
     app.page.keyboard.up("PageDown")
-    shown(app, "scale", "back")
-    # beyond the last step lies the next lesson, and the focus is on Next there too
-    opened(app, "scale", learn_scale_step="bits")
+    shown(app, "scale", "range")
+    app.page.keyboard.press("PageDown")
     shown(app, "scale", "bits")
+    # beyond the last step lies the next lesson, and the focus is on Next there too
     app.page.locator(NEXT).first.focus()
     app.page.keyboard.press("Enter")
     shown(app, "scale", "yours")
     app.wait(
         f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.tagName === 'A'"
     )
+    keys_stay_with_what_has_the_focus(app)
+    app.page.keyboard.press("PageDown")
+    shown(app, "scale", "yours")
     app.page.keyboard.press("PageDown")
     stands(app, "zero_point")
 
 
-def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
-    opened(app, "scale", learn_scale_step="yours")
+def keys_stay_with_what_has_the_focus(app: Any) -> None:
     app.expect_maps()
     for place in (".st-key-learn_scale_cell input", ".st-key-bits :is([role=slider], input)", ".qs-maps"):
         app.page.locator(place).first.focus()
@@ -136,7 +139,7 @@ SMALL = """() => {
 }"""
 
 
-def test_large_is_for_every_page(projector: Any) -> None:
+def test_large_is_for_every_page_but_a_phone(projector: Any, new_app: Callable[..., Any]) -> None:
     app = projector.open()
     small = app.page.evaluate(SIZE)
     app.tick("learn_large")
@@ -150,8 +153,25 @@ def test_large_is_for_every_page(projector: Any) -> None:
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()
     at_rest(app.page, "Learn")
     app.expect_parameter("learn_large", "true")
+    opens_in_the_usual_size_on_a_phone(app, new_app)
     app.tick("learn_large")
     app.wait(f"{SIZE} === {small}")
+
+
+def opens_in_the_usual_size_on_a_phone(app: Any, new_app: Callable[..., Any]) -> None:
+    """What the projector shows, by its link and even by its address."""
+    app.page.get_by_role("button", name="Link").click()
+    link = app.page.get_by_test_id("stPopoverBody").locator("code")
+    expect(link).to_contain_text("/learn")
+    assert "learn_large" not in link.inner_text()
+    app.page.keyboard.press("Escape")
+    phone = new_app(app.address)
+    phone.page.set_viewport_size({"width": 390, "height": 844})
+    opened(phone, "scale", learn_scale_step="code", **LARGE)
+    phone.expect_parameter("learn_large", None)
+    assert phone.page.evaluate(SIZE) <= 16
+    assert phone.page.evaluate("document.scrollingElement.scrollWidth") <= 390
+    phone.close()
 
 
 @pytest.mark.slow
@@ -166,22 +186,6 @@ def test_text_of_every_page_is_large(projector: Any, page: str) -> None:
     assert [
         text for text in projector.page.evaluate(SMALL) if not text.split(":")[0].lstrip("−").isdigit()
     ] == []
-
-
-def test_a_link_of_a_projector_opens_in_the_usual_size_on_a_phone(
-    projector: Any, new_app: Callable[..., Any]
-) -> None:
-    opened(projector, "scale", learn_scale_step="code", **LARGE)
-    projector.page.get_by_role("button", name="Link").click()
-    link = projector.page.get_by_test_id("stPopoverBody").locator("code")
-    expect(link).to_contain_text("learn_scale_step=code")
-    assert "learn_large" not in link.inner_text()
-    phone = new_app(projector.address)
-    phone.page.set_viewport_size({"width": 390, "height": 844})
-    opened(phone, "scale", learn_scale_step="code", **LARGE)
-    phone.expect_parameter("learn_large", None)
-    assert phone.page.evaluate(SIZE) <= 16
-    assert phone.page.evaluate("document.scrollingElement.scrollWidth") <= 390
 
 
 # How much of the window is left blank: rows of pixels in which nothing is drawn, if they are more than the distance between

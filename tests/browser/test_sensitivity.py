@@ -1,4 +1,4 @@
-"""Models → Sensitivity in Chromium: a click on a cell opens its weight and scheme in the maps, and the link keeps it."""
+"""Models → Sensitivity in Chromium: a click on a cell opens its weight and scheme in the maps, and arrows the next."""
 
 from typing import Any
 
@@ -40,7 +40,4 @@ def test_a_click_opens_the_weight_and_the_scheme(app: Any) -> None:
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
     app.expect_parameter("sn_scheme", str(schemes[0]))
-    link = page.url
-    page.goto(link)
-    at_rest(page, HEADING)
     expect(page.locator(".st-key-sn_why")).to_contain_text(f"{names[1]} under {schemes[0]}")

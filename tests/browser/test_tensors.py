@@ -54,34 +54,28 @@ def expect_alert(app: Any, words: str) -> None:
 
 
 def test_bfloat16(app: Any) -> None:
-    """Chosen beside the source, it is in the link and in history, and codes are the library's in bfloat16."""
+    """A cold link shows the codes of the library in bfloat16, and Back returns to them from another choice."""
     x = np.random.default_rng(7).normal(size=(6, 8)).astype(np.float32)
     scheme = "int8 symmetric per_channel min_max torchao"
     half = torch.from_numpy(x).bfloat16()
     codes, as_float32 = (qc.apply(v, qc.Scheme.parse(scheme)).codes for v in (half, half.float()))
     assert not torch.equal(codes, as_float32)
 
-    def assert_half(other: Any) -> None:
-        wait_for(other, half.float().numpy())
-        np.testing.assert_array_equal(other.map("codes"), codes.numpy())
-        expect(other.page.get_by_text("rounded to bfloat16: 48 of 48 values changed")).to_be_attached()
+    def assert_half() -> None:
+        wait_for(app, half.float().numpy())
+        np.testing.assert_array_equal(app.map("codes"), codes.numpy())
+        expect(app.page.get_by_text("rounded to bfloat16: 48 of 48 values changed")).to_be_attached()
 
-    app.open(src="paste", t=tensors.encode(x), bits="8", per="channel", library="torchao")
-    assert_codes(app, x, scheme)
-    app.choose("dtype", "bfloat16")
-    assert_half(app)
-    app.expect_parameter("dtype", "bfloat16")
-    app.expect_parameter("t", tensors.encode(x))
-    app.page.reload()
-    assert_half(app)
-    other = app.beside(app.page.url)
-    assert_half(other)
-    other.close()
+    link = {"src": "paste", "t": tensors.encode(x), "bits": "8", "per": "channel", "library": "torchao"}
+    app.open(**link, dtype="bfloat16")
+    assert_half()
+    app.expect_parameter("t", link["t"])
     app.choose("dtype", "float32")
     assert_codes(app, x, scheme)
     app.expect_parameter("dtype", None)
     app.page.go_back()
-    assert_half(app)
+    assert_half()
+    app.expect_parameter("dtype", "bfloat16")
 
 
 @pytest.mark.slow  # tested without a browser

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from loops import finish
+from parts import in_parts
 from places import ROOT
 from served import serve
 
@@ -63,7 +64,8 @@ def imported(server):
     return {name for name in server.look_inside()["modules"] if not name.startswith("encodings.")}
 
 
-def test_no_visit_imports_anything(app):
+@in_parts(3)
+def test_no_visit_imports_anything(app, part):
     app.await_warm()
     before, modules = app.look_inside(), imported(app)
     assert before["frozen"] > 100_000
@@ -71,10 +73,10 @@ def test_no_visit_imports_anything(app):
     assert "sympy" not in modules
     pages = finish(visit(app.host)).pages
     assert len(pages) >= 14
-    for page in pages:
+    for page in part(pages):
         finish(visit(app.host, page))
         assert imported(app) - modules == set(), page
-    for tab in TABS:
+    for tab in part(TABS):
         finish(visit(app.host, "", f"tab={tab}"))
         assert imported(app) - modules == set(), tab
     assert app.look_inside()["frozen"] <= before["frozen"]  # frozen only once

@@ -118,6 +118,7 @@ SCHEMES = {
     ("bitsandbytes", "vectorwise8"): lambda case: qc.PRESETS["bitsandbytes.int8_vectorwise"],
     ("onnxruntime", "tool+kernel"): _integers("onnxruntime"),
     ("onnxruntime", "tool"): _integers("onnxruntime"),
+    ("onnxruntime", "matmul_nbits"): _integers("onnxruntime.MatMulNBits"),
     ("onnx", "reference"): _integers("onnx"),
     ("torch", "fake_quantize"): _integers("torch.fake_quantize"),
     ("torch", "decomposed"): _integers("torch.quantized_decomposed"),

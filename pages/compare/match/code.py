@@ -198,6 +198,11 @@ def _on_tensor(
     else:
         return ()
     heading.markdown(f"##### On {messages.plain(title)}")
+    if own is None and given is not None and given.dtype != "float32":
+        st.caption(
+            f"The code gets x as float32 numbers of the same value; on a {given.dtype} tensor, torch also "
+            "rounds each result to that dtype."
+        )
     with left:
         element = _element(len(shape))
     content = given or cache.CacheKey(f"code {reading.text}", math.prod(shape))

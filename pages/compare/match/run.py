@@ -7,6 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.compare.match import views
 from pages.compare.match.controls import Inputs
 from pages.shared.computing import cache, needs
 from pages.shared.computing.long_work import LongWork, WorkStep
@@ -41,6 +42,7 @@ def search(tensor: PageTensor, inputs: Inputs, place: DeltaGenerator) -> SearchR
             needs.MATCH,
             useless=lambda: found.fraction == 1,
             let_others=None,  # it holds much memory, and would begin again
+            draw=lambda: views.so_far(found.matches, tensor),
         )
     return found if found.begun else None
 
@@ -48,4 +50,5 @@ def search(tensor: PageTensor, inputs: Inputs, place: DeltaGenerator) -> SearchR
 def _search(tensor: PageTensor, inputs: Inputs, found: SearchResult) -> Generator[WorkStep, None, None]:
     for step in qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point):
         found.matches, found.fraction, found.begun = step.matches, step.fraction, True
-        yield WorkStep(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")
+        tried = step.matches.tried
+        yield WorkStep(step.fraction, f"{step.what}; {tried:,} schemes tried", results=tried)

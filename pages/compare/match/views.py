@@ -22,6 +22,7 @@ from quantcore.matching import (
     Transposed,
     answer,
     explain_candidate,
+    few,
     nearest,
     reproduce,
     rules_of,
@@ -31,6 +32,13 @@ from quantcore.wording import joined
 
 MOST_ROWS, MOST_SCHEMES = 40, 200
 TABLE = "match_table"
+
+
+def so_far(matches: qc.Matches, tensor: PageTensor) -> None:
+    """Draw the nearest rules while the search goes on."""
+    if matches.candidates:
+        told = answer(matches.candidates[0], tensor.elements, len(tensor.shape))
+        st.caption(messages.plain(f"So far: {told}"))
 
 
 def summary(matches: qc.Matches, tensor: PageTensor, fraction: float) -> None:
@@ -43,12 +51,13 @@ def summary(matches: qc.Matches, tensor: PageTensor, fraction: float) -> None:
         return
     best = matches.candidates[0]
     told = answer(best, tensor.elements, len(tensor.shape))
-    if best.differing or best.corruption or best.notes or best.explanations:
+    lost = any(isinstance(sentence, NegativesLost) for sentence in best.explanations)
+    if best.differing or best.corruption or best.notes or lost or not (best.rule or _is_ranged(best)):
         messages.warning(told)
     else:
         st.success(messages.plain(told), icon=":material/check_circle:")
     st.markdown("\n".join(f"- {messages.plain(text)}" for text in best.explanations))
-    explained = explained_by(best)
+    explained = explained_by(best) if few(best.differing, tensor.elements) else None
     if explained is not None:
         _button("match_lesson", *explained)
     _known(matches, explained)
@@ -72,7 +81,7 @@ def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:
     frame = pd.DataFrame(
         {
             "Codes that differ": f"{each.differing:,}" if each.differing else "none",
-            "What went wrong": str(each.corruption),
+            "What went wrong": str(each.corruption) if few(each.differing, tensor.elements) else "",
             "Rules": rules_of(each, len(tensor.shape)),
             "Scale, zero point": "; ".join(each.notes),
             "Libraries": ", ".join(_libraries(each)),
@@ -160,6 +169,11 @@ def _reasons(candidate: Candidate) -> None:
     )
     if len(cells) < candidate.differing:
         st.caption(f"The first {len(cells)} of {candidate.differing:,}.")
+
+
+def _is_ranged(candidate: Candidate) -> bool:
+    """Tell whether scales follow from x by the scheme itself."""
+    return not candidate.scheme.range_setting.gives_parameters
 
 
 def _libraries(candidate: Candidate) -> list[str]:

@@ -16,7 +16,7 @@ from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, PLAIN
 from quantcore.checkpoints.protocol.release import AsStored, Refused, Release
-from quantcore.checkpoints.statement import named
+from quantcore.checkpoints.statement import Statement, named
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR
 from quantcore.wording import short
@@ -31,6 +31,7 @@ KNOWN: dict[tuple[str, ...], str] = {
     ("dense_weights", "row_offsets"): "SpQR: codes in tiles, and sparse outliers",
 }
 _SYMBOLS = {CODES: "x"}
+_NARROWED = Statement("narrowed", "note", "is float64; its numbers are read as the nearest float32.")
 _NO_CODES = ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 # quant_method of a config -> what it is
 METHODS = {
@@ -82,6 +83,7 @@ def _maker(storage: str, dtype: torch.dtype) -> Callable[[StoredTensor], Layout]
             piece.name, piece.shape, dtype, {"": piece}, {CODES: Numbers(piece)},
             storage.partition(" ")[0], storage, _coded(piece.name, dtype, storage), PER_TENSOR,
             own_value=PLAIN, fast=_values, symbols=_SYMBOLS, of_part=make,
+            remarks=(_NARROWED,) if piece.dtype == "F64" else (),
         )  # fmt: skip
 
     return make

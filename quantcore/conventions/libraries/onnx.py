@@ -74,4 +74,41 @@ RECORDS = (
         sources=(("kernel", "onnx/reference/ops/op_quantize_linear.py:83-97; measured"), *_TOOL_SOURCES),
         **_ONNX | {"variants": (*_ONNX["variants"], *own_dtype("coding_dtype"))},
     ),
+    Convention.of(
+        "onnxruntime.MatMulNBits",
+        library="onnxruntime",
+        version="1.31.1",
+        call="quantize_matmul_4bits (2bits, 8bits), as MatMulNBitsQuantizer calls it on a weight (K, N)",
+        preset_only=True,
+        kernel="D",
+        rounding="half_away",
+        nan="undefined",
+        symmetric_scale="signed_end",
+        range_overflow="infinite",
+        eps=0.0,
+        eps_replacement=0.0,
+        zero_scale="zero_inverse",
+        zero_point_order="round_away",
+        zero_point_scale="raw",
+        nan_zero_point="zero",
+        variants=own_dtype("scale_dtype", "value_dtype", dtypes=("float16",)),
+        refused_dtypes=(
+            ("bfloat16", "incompatible function arguments"),
+            ("float64", "incompatible function arguments"),
+        ),
+        limits=(
+            Limit("kind", ("unsigned symmetric", "unsigned asymmetric"), "supports unsigned codes only"),
+            Limit("bits", (2, 4, 8), "supports 2, 4 and 8 bits"),
+            Limit("narrow", (False,), "uses every code"),
+            Limit("granularity", (GROUP,), "uses one scale per group within a column"),
+            Limit("rank", (2,), "quantizes weights of MatMul, which have two axes"),
+            Limit("group_axis", (0,), "groups along the first axis only"),
+            Limit("group_size", (16, 32, 64, 128, 256), "supports groups of 16, 32, 64, 128 and 256"),
+        ),
+        sources=(
+            *((name, "onnxruntime/core/mlas/lib/q4_dq.cpp; measured") for name in (
+                "kernel", "rounding", "symmetric_scale", "zero_scale", "zero_point_order", "zero_point_scale"
+            )),
+        ),
+    ),
 )

@@ -64,8 +64,8 @@ class CodingStage(Stage):
     ================  ========================================================================================
     kernel            one of `KERNELS`; those that add ½ are for truncation (rounding="toward_zero")
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic",
-                      or with a seed "stochastic_7"; applies to codes: the zero_point is always rounded half
-                      to even
+                      or with a seed "stochastic_7"; applies to codes: the zero_point is rounded half to
+                      even, or by its own order
     short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by
                       its scale, which is raised to `StorageStage.min_divisor`
     coding_dtype      "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to

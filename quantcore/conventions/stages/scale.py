@@ -125,6 +125,13 @@ def _precision_matters(facts: SchemeFacts) -> bool:
     return facts.asymmetric or (facts.ranged and several and not rules.is_textbook(facts.fmt))
 
 
+def _dtype_matters(facts: SchemeFacts) -> bool:
+    """Whether the sentence of the precision does not say it."""
+    rules = facts.rules.scale
+    said = facts.ranged and rules.scale_dtype == rules.scale_precision
+    return not (said and rules.scale_dtype in ("float16", "bfloat16"))
+
+
 def _smallest(facts: SchemeFacts) -> str:
     rules = facts.rules.scale
     if rules.eps == 0:
@@ -224,6 +231,7 @@ class ScaleStage(Stage):
         "float32",
         "the dtype that scales are cast to",
         lambda facts: f"the scale is a {facts.rules.scale.scale_dtype} number",
+        _dtype_matters,
     )
     eps: float = choice(FLOAT32_LEAST, "the smallest scale", _smallest, eps_matters)
     eps_replacement: float = choice(
@@ -306,6 +314,7 @@ class StorageStage(Stage):
                     computed, but chosen by the range setting's search
     zero_scale      for a stored scale of 0: "zero_codes" every code is that of 0 · "kept" x is divided by 0 ·
                     "searched" the codes that the search chose, or the lowest if the scale of the scales is 0
+                    · "zero_inverse" 1/s is 0, also of scales that are not quantized
     e8m0_min_as     the divisor of x for a stored scale of 2^-127; 0: the scale itself
     min_divisor     the smallest divisor of x
     ==============  ==========================================================================================
@@ -323,14 +332,18 @@ class StorageStage(Stage):
         ),
         _KIND,
     )
-    zero_scale: Literal["zero_codes", "kept", "searched"] = choice(
+    zero_scale: Literal["zero_codes", "kept", "searched", "zero_inverse"] = choice(
         "zero_codes",
         "how a stored scale of 0 is handled",
         {
             "kept": "x is divided by a scale of 0 like by any other: 0 / 0 is NaN",
             "searched": "where the scale is stored as 0, the search's codes are used",
+            "zero_inverse": "where the scale is 0, 1/s is 0 too",
         },
-        lambda facts: facts.stored is not None and facts.rules.scale.inverse == "of_scale",
+        lambda facts: (
+            facts.rules.storage.zero_scale == "zero_inverse"
+            or (facts.stored is not None and facts.rules.scale.inverse == "of_scale")
+        ),
         "scale of 0",
     )
     e8m0_min_as: float = choice(

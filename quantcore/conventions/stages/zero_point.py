@@ -16,6 +16,7 @@ QMIN, MINUS_LOW, NEAREST = Name("qmin"), Name("-low"), rounded("half_even")
 ZERO_POINTS: dict[str, Expression] = {
     "round_quotient": QMIN - NEAREST(LOW / S),
     "round_difference": NEAREST(QMIN - LOW / S),
+    "round_away": rounded("half_away")(QMIN - LOW / S),
     "float": MINUS_LOW * INVERSE,
     "float_rounded": NEAREST(MINUS_LOW * INVERSE),
 }
@@ -45,6 +46,8 @@ def _found(facts: SchemeFacts) -> bool:
 def _order_matters(facts: SchemeFacts) -> bool:
     """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor float32 in float64."""
     rules, qmin = facts.rules.zero_point, facts.fmt.qmin
+    if rules.zero_point_order == "round_away":
+        return _found(facts)
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
     return _found(facts) and qmin != 0 and not exact
 
@@ -58,6 +61,13 @@ def _precision_matters(facts: SchemeFacts) -> bool:
     """Whether the scale's sentence does not say it."""
     rules = facts.rules
     return _not_in_float64(facts) and rules.zero_point.zero_point_precision != rules.scale.scale_precision
+
+
+def _cast_or_replaced(facts: SchemeFacts) -> str:
+    """Return what may become of the scale of a range; empty if nothing."""
+    rules = facts.rules.scale
+    cast = rules.scale_dtype not in ("float32", rules.scale_precision)
+    return " or ".join(["cast"] * cast + ["replaced"] * (rules.eps > 0))
 
 
 def _replaced_matters(facts: SchemeFacts) -> bool:
@@ -83,7 +93,7 @@ class ZeroPointStage(Stage):
                                    itself, dequantized as q·s + min and stored like the scales · "below" the
                                    same, but -min, which is 0 or more, is stored
     zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference"
-                                   round(qmin - low/s)
+                                   round(qmin - low/s) · "round_away" the same, ties away from zero
     zero_point_precision           "float32" · "float64" · "float16" · "bfloat16": what each operation is
                                    rounded to
     zero_point_scale               "final" · "raw": before it was cast or replaced
@@ -91,7 +101,7 @@ class ZeroPointStage(Stage):
     replaced_zero_point            for a replaced scale: "computed" · "zero" · "zero_if_asymmetric"
     nan_zero_point                 "lowest" -2^31 · "zero" · "wrapped": qmin - (-2^31) in int32
     unsigned_symmetric_zero_point  "middle" 2^(bits-1) · "observer" the same for 8 and 16 bits, else
-                                   floor((qmin+qmax)/2) · "zero"
+                                   floor((qmin+qmax)/2) · "below_middle" 2^(bits-1) - 1 · "zero"
     =============================  ===========================================================================
     """
 
@@ -102,10 +112,13 @@ class ZeroPointStage(Stage):
         # given zero points matter where they are minima
         lambda facts: facts.asymmetric if facts.ranged else facts.shifted and facts.rules.zero_point.is_min,
     )
-    zero_point_order: Literal["round_quotient", "round_difference"] = choice(
+    zero_point_order: Literal["round_quotient", "round_difference", "round_away"] = choice(
         "round_quotient",
         "rounded before or after the subtraction",
-        {"round_difference": "the zero point is rounded after the subtraction"},
+        {
+            "round_difference": "the zero point is rounded after the subtraction",
+            "round_away": "ties of the zero point are rounded away from zero",
+        },
         _order_matters,
     )
     zero_point_precision: Precision = choice(
@@ -123,8 +136,12 @@ class ZeroPointStage(Stage):
     zero_point_scale: Literal["final", "raw"] = choice(
         "final",
         "computed with the scale before or after it is cast or replaced",
-        {"raw": "the zero point is computed with the scale before it is replaced"},
-        lambda facts: _not_in_float64(facts) and facts.rules.zero_point.replaced_zero_point == "computed",
+        lambda facts: f"the zero point is computed with the scale before it is {_cast_or_replaced(facts)}",
+        lambda facts: (
+            _not_in_float64(facts)
+            and facts.rules.zero_point.replaced_zero_point == "computed"
+            and bool(_cast_or_replaced(facts))
+        ),
     )
     replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = choice(
         "computed",
@@ -138,7 +155,7 @@ class ZeroPointStage(Stage):
         lambda facts: f"a zero point of NaN is replaced by {facts.rules.zero_point.of_nan(facts.fmt)}",
         _nan_matters,
     )
-    unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = choice(
+    unsigned_symmetric_zero_point: Literal["middle", "observer", "below_middle", "zero"] = choice(
         "middle",
         "its value for symmetric unsigned codes",
         lambda facts: f"the zero point is {facts.middle}",
@@ -167,7 +184,7 @@ class ZeroPointStage(Stage):
             return 0
         if choice == "observer" and fmt.bits not in _OBSERVED_BITS:
             return (fmt.qmin + fmt.qmax) // 2
-        return fmt.middle
+        return fmt.middle - (choice == "below_middle")
 
     def middle_formula(self, fmt: Format) -> str:
         """Return the formula of `middle`."""
@@ -178,7 +195,8 @@ class ZeroPointStage(Stage):
             return "0, symmetric"
         if choice == "observer" and fmt.bits not in _OBSERVED_BITS:
             return f"({fmt.qmin} + {fmt.qmax}) // 2, symmetric and unsigned"
-        return f"2^{fmt.bits - 1}, symmetric and unsigned"
+        below = " - 1" if choice == "below_middle" else ""
+        return f"2^{fmt.bits - 1}{below}, symmetric and unsigned"
 
     def of_nan(self, fmt: Format) -> int:
         """Return the zero_point used if the arithmetic gives NaN."""

@@ -47,6 +47,11 @@ FLOAT16 = Scheme(
 _OVERFLOWS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
 
 
+def sortable(x: Tensor) -> bool:
+    """Tell whether x is small and finite enough to be sorted."""
+    return 0 < x.numel() <= MOST and bool(x.isfinite().all())
+
+
 @dataclass(frozen=True, eq=False)
 class TriedParams:
     """Parameters to try, in block form; ``range``: mistakes that lead to them; ``then``: later ones."""

@@ -7,7 +7,7 @@ A scheme that does not fit the sample does not fit the tensor.
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -46,7 +46,7 @@ class Sample:
     ``dtype``: of the tensor as the libraries are given it;
     ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks):
     one per element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its
-    grid; ``schemes``: a cache for `scoring`.
+    grid; ``schemes``: a cache for `scoring`, which samples of the same tensor share.
     """
 
     granularities: tuple[Granularity, ...]
@@ -65,10 +65,43 @@ class Sample:
         """Elements sampled for each granularity."""
         return np.diff(self.starts, append=self.x.numel())
 
+    @cached_property
+    def neighbors(self) -> tuple[Counts, npt.NDArray[np.bool_]]:
+        """The order of elements by block, then x, and where the next one is larger and of the same block.
+
+        Blocks stand in the order of their granularities, so `starts` holds for the sorted elements too.
+        """
+        x, block = self.x.numpy(), self.block.numpy()
+        order = np.lexsort((x, block))
+        x, block = x[order], block[order]
+        return order, (block[1:] == block[:-1]) & (x[1:] > x[:-1])
+
     def converted(self, dtype: torch.dtype) -> "Sample":
         """Return the sample of the tensor converted to a dtype, which keeps the order of its values."""
         low, high, x = (t.to(dtype).to(torch.float32) for t in (self.low, self.high, self.x))
-        return replace(self, low=low, high=high, x=x, dtype=dtype, schemes={})
+        return replace(self, low=low, high=high, x=x, dtype=dtype)
+
+    def only(self, kept: Sequence[int]) -> "Sample":
+        """Return the sample of some of the granularities."""
+        stops = np.append(self.starts[1:], self.x.numel())
+        places = [torch.arange(self.starts[i], stops[i]) for i in kept]
+        first = [int(self.block[self.starts[i]]) for i in kept]
+        counts = [len(self.blocks[i]) for i in kept]
+        before = np.cumsum([0, *counts])
+        element = torch.cat(places)
+        of_blocks = torch.cat([torch.arange(f, f + n) for f, n in zip(first, counts, strict=True)])
+        block = [self.block[p] - f + int(b) for p, f, b in zip(places, first, before, strict=False)]
+        return replace(
+            self,
+            granularities=tuple(self.granularities[i] for i in kept),
+            low=self.low[of_blocks],
+            high=self.high[of_blocks],
+            x=self.x[element],
+            index=self.index[element],
+            block=torch.cat(block),
+            starts=np.cumsum([0, *map(len, places)])[:-1],
+            blocks=tuple(self.blocks[i] for i in kept),
+        )
 
     def count(self, wrong: Tensor) -> Counts:
         """Sum a mask over the elements of each granularity."""
@@ -204,6 +237,12 @@ class Source:
     zero_point: Tensor | None = None
     mistake: Kinds = ()
     scales: Scheme | None = None
+
+    def only(self, kept: Collection[Granularity]) -> "Source":
+        """Return the source with some of its granularities."""
+        places = [[i for i, g in enumerate(s.granularities) if g in kept] for s in self.samples]
+        pairs = zip(self.samples, places, strict=True)
+        return replace(self, samples=[sample.only(own) for sample, own in pairs if own])
 
     def converted(self, dtype: torch.dtype) -> "Source":
         """Return the source for the tensor converted to a dtype."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
+from quantcore.granularity import Granularity
 from quantcore.matching.hypotheses.corruption import OVERFLOWS, ZERO_POINTS, Corruption, changed
 from quantcore.matching.hypotheses.sample import (
     Counts,
@@ -26,9 +27,9 @@ from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities kept per convention and format if none fits
-# `Hypothesis.doubt` of a scale that no library computes: a number that a person would write, an unusual
-# percentile, any other number derived from the codes
-WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
+# `Hypothesis.doubt` of a scale that no library computes: by a rule that the codes leave little doubt about, a
+# number that a person would write, an unusual percentile, any other number derived from the codes
+NAMED, WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3, 4
 _PRECISIONS = ("scale_precision", "coding_dtype")
 _INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
 # and calls whose arithmetic in half precision is their own, though in float32 it is that of another
@@ -65,13 +66,15 @@ class SearchTask:
     """What is tried together: a source of scales, readings of the codes, mistakes in the arithmetic.
 
     ``uniform``: libraries support all or none of the granularities along an axis, and only those that fit are
-    kept, not the nearest; ``conventions``: the ones tried, None for all; ``tried``: schemes compared so far.
+    kept, not the nearest; ``symmetries``: tried, of those that the source has; ``conventions``: tried, None
+    for all; ``tried``: schemes compared so far.
     """
 
     source: Source
     readings: list[GivenCodes]
     computed: tuple[Kinds, ...] = ((),)
     uniform: bool = False
+    symmetries: tuple[bool, ...] = (True, False)
     conventions: tuple[Convention, ...] | None = None
     tried: int = 0
 
@@ -85,8 +88,9 @@ class SearchTask:
 class Hypothesis:
     """A scheme and a corruption, and the fraction of the sampled codes that differ.
 
-    ``doubt``: 0 if the scale follows from x by a rule, else `WRITTEN`, `OF_PERCENTILE` or `WORKED_OUT`;
-    ``dtype``: in which the library is given x; None: in its own.
+    ``doubt``: 0 if a library computes the scale from x, else `NAMED`, `WRITTEN`, `OF_PERCENTILE` or
+    `WORKED_OUT`; ``dtype``: in which the library is given x; None: in its own; ``rule``: see `Candidate`;
+    ``said``: sentences on scale and zero_point, without full stops.
     """
 
     scheme: Scheme
@@ -94,6 +98,8 @@ class Hypothesis:
     fraction: float
     doubt: int = 0
     dtype: torch.dtype | None = None
+    rule: str = ""
+    said: tuple[str, ...] = ()
 
 
 def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
@@ -103,7 +109,7 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
     """
     readings = [r for r in task.readings if fmt in r.formats]
     for symmetric in task.source.symmetries(fmt):
-        for sample in task.source.samples:
+        for sample in task.source.samples if symmetric in task.symmetries else ():
             known: dict[Any, dict[tuple[int, Kinds], Counts]] = {}
             every = _INTEGER_CONVENTIONS if sample.dtype == torch.float32 else _INTEGERS_IN_HALF
             for convention in task.conventions or every:
@@ -150,9 +156,11 @@ class _Supported:
     shape: Shape
 
     def __post_init__(self) -> None:
-        key = self.scheme.convention, self.scheme.format, self.scheme.symmetric, self.source.scales
+        own = self.scheme.convention, self.scheme.format, self.scheme.symmetric, self.source.scales
         # checking a library's limits costs more than the arithmetic on a sample, so it is cached
-        self._schemes: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
+        self._schemes: dict[Granularity, Scheme | None] = self.sample.schemes.setdefault(
+            (*own, self.sample.dtype), {}
+        )
 
     def any(self, uniform: bool) -> bool:
         """Tell whether the library supports any granularity; first and last represent ``uniform`` ones."""
@@ -175,12 +183,14 @@ class _Supported:
                 )
 
     def _at(self, i: int) -> Scheme | None:
-        if i not in self._schemes:
-            granularity, s = self.sample.granularities[i], self.scheme
+        granularity = self.sample.granularities[i]
+        if granularity not in self._schemes:
+            s = self.scheme
             setting = self.source.setting(granularity)
             scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
-            self._schemes[i] = None if unsupported_reason(scheme, self.shape, self.sample.dtype) else scheme
-        return self._schemes[i]
+            reason = unsupported_reason(scheme, self.shape, self.sample.dtype)
+            self._schemes[granularity] = None if reason else scheme
+        return self._schemes[granularity]
 
 
 def _counts(

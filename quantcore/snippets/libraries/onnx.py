@@ -8,7 +8,7 @@ from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.granularity import PerChannel, PerGroup
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import PARAMETERS, Recipe, finds_range, given_parameters, write
+from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, finds_range, given_parameters, write
 from quantcore.snippets.script import NUMPY
 
 _MODEL = """
@@ -98,4 +98,42 @@ def model(result: Quantized, by_session: bool) -> Recipe:
     return Recipe(script, PARAMETERS if finds_range(result) else (), also, NUMPY)
 
 
+_MATMUL = """
+from onnxruntime.capi.onnxruntime_pybind11_state import quantize_matmul_{{ bits }}bits
+
+size, (rows, columns) = {{ size }}, x.shape
+blocks = -(-rows // size)
+padded = np.pad(x, ((0, blocks * size - rows), (0, 0)))
+packed = np.zeros((columns, blocks, size // {{ per_byte }}), np.uint8)
+scale = np.zeros((columns, blocks), x.dtype)
+zero_point = np.zeros((columns, -(-blocks // {{ per_byte }})), np.uint8)
+quantize_matmul_{{ bits }}bits(
+    packed, padded, scale, zero_point, size, columns, len(padded), {{ symmetric }}
+)
+{% if per_byte == 1 %}
+codes = packed.reshape(columns, -1)[:, :rows].T
+zero_point = zero_point.T
+{% else %}
+
+def unpacked(data):  # the lowest bits first
+    parts = [data >> shift & {{ mask }} for shift in range(0, 8, {{ bits }})]
+    return np.stack(parts, -1).reshape(columns, -1)
+
+codes = unpacked(packed)[:, :rows].T
+zero_point = unpacked(zero_point)[:, :blocks].T
+{% endif %}
+scale = scale.T
+"""
+
+
+def matmul(result: Quantized) -> Recipe:
+    """Write quantize_matmul_4bits, and unpack its codes."""
+    granularity, bits = result.scheme.granularity, result.scheme.format.bits
+    assert isinstance(granularity, PerGroup)
+    numbers = {"bits": bits, "per_byte": 8 // bits, "mask": (1 << bits) - 1, "size": granularity.size}
+    gives = ("scale",) if result.scheme.symmetric else PARAMETERS  # the middle code is not written
+    return Recipe(write(_MATMUL, result, **numbers), gives, (), NUMPY)
+
+
+CALLS = {"onnxruntime.MatMulNBits": Call(matmul, ("format", "symmetric"), (16, 32, 64, 128, 256))}
 RECIPES = {"onnxruntime": partial(model, by_session=True), "onnx": partial(model, by_session=False)}

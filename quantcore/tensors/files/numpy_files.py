@@ -11,6 +11,7 @@ import struct
 import warnings
 import zipfile
 import zlib
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -86,6 +87,12 @@ def open_npz(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
         header = read_npy_header(_unpack(archive, member, _HEADER_BYTES), array_name)
         info = _info(array_name, header, member.file_size)
         entries[array_name] = Entry(info, partial(_load_member, archive, member, array_name, header))
+    x, dtype = entries.get("x"), next((m for m in members if m.filename == "dtype.npy"), None)
+    if x is not None and dtype is not None and x.info.dtype_name == "float32":
+        # a result of `quantcore.export` says the dtype of x, since NumPy has no bfloat16
+        text = np.array("bfloat16").astype("<U8").tobytes()
+        if dtype.file_size <= _HEADER_BYTES and _unpack(archive, dtype, _HEADER_BYTES).endswith(text):
+            entries["x"] = replace(x, info=replace(x.info, dtype="bfloat16"))
     return entries
 
 

@@ -254,9 +254,9 @@ def test_integers_in_the_link_come_back(values):
 
 def test_a_search_of_a_tensor_with_nan():
     at = the_app()
-    at.session_state["src"], at.session_state["_pasted"] = "paste", "1, nan\n-2, 0.5"
+    at.session_state["src"], at.session_state["_pasted"] = "paste", "nan, 1"  # of more, the search takes seconds
     at = at.run().switch_page("compare/match/page.py").run()
-    at = paste(at, "4, 0\n-8, 2")
+    at = paste(at, "0, 7")
     results(at)
 
 

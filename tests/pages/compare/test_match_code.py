@@ -188,6 +188,15 @@ def test_of_a_large_tensor_a_block_is_used():
     assert any("only 256 × 256 of its elements are used" in text for text in said(at.caption))
 
 
+def test_a_dtype_in_which_the_code_does_not_compute_is_said():
+    at = opened(WRAPS)
+    words = "The code gets x as float32 numbers"
+    assert not any(words in text for text in said(at.caption))
+    at = at.selectbox(key="dtype").set_value("bfloat16").run()
+    assert not at.exception
+    assert any(words in text for text in said(at.caption))
+
+
 def test_each_line_s_value_at_the_picked_element():
     at = opened(WRAPS)
     (field,) = [box for box in at.text_input if box.label == "Element"]

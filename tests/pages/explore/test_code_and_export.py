@@ -31,7 +31,10 @@ def test_textbook_has_no_library_script() -> None:
     assert len(scripts(at)) == 2
 
 
-@pytest.mark.parametrize("library", ["torchao", "onnxruntime", "torch.fake_quantize"])
+# torchao takes seconds to import; scripts with it are run by tests/quantcore/snippets
+@pytest.mark.parametrize(
+    "library", [pytest.param("torchao", marks=pytest.mark.slow), "onnxruntime", "torch.fake_quantize"]
+)
 def test_code_tab_has_the_script_of_the_chosen_library(library: str) -> None:
     at = opened(tab="Code", library=library, **SMALL)
     assert_clean(at)

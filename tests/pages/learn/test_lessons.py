@@ -80,7 +80,7 @@ def assert_clean(at: AppTest) -> None:
 STEPS = [(name, step) for name in LESSONS for step in lesson_plan.LESSONS[name].steps]
 
 
-@for_each(("name", "step"), some_rows(STEPS))
+@for_each(("name", "step"), some_rows(STEPS, 4))
 def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     at = opened(name, step)
     assert_clean(at)
@@ -355,7 +355,7 @@ def test_clipping_moves_with_the_range() -> None:
 # Lesson 5
 
 
-@for_each("name", CASES)
+@for_each("name", some(CASES, 2))
 def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -> None:
     comparison = compare(CASES[name])
     at = opened("mistakes", name)

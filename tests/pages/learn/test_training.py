@@ -88,7 +88,7 @@ def test_its_controls_are_a_part_of_the_link() -> None:
     assert widget(at, "train_layer").value == "second"
 
 
-@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 5])
 def test_the_float_network(seed: int) -> None:
     found, known = key_figures(opened("network", train_seed=str(seed))), trained(seed)
     assert found["accuracy in float32"] == percent(known.accuracy)

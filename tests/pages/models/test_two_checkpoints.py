@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from app_page import said, the_app
+from parts import some
 from places import ROOT
 from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
@@ -119,8 +120,8 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
     [
         ("Layer", "sqnr_db", "0123"),
         ("Harm", "mse", "3102"),
-        ("Harm", "cosine", "3102"),
-        ("Bytes", "mse", "0123"),
+        pytest.param("Harm", "cosine", "3102", marks=pytest.mark.slow),
+        pytest.param("Bytes", "mse", "0123", marks=pytest.mark.slow),
     ],
 )
 def test_links_restore_sort_metric_and_filter(
@@ -217,7 +218,7 @@ def test_what_one_page_has_compared_nobody_compares_again(
     assert len(comparing) == 1
 
 
-@pytest.mark.parametrize("page", ["two_checkpoints", "checkpoint"])
+@pytest.mark.parametrize("page", some(["two_checkpoints", "checkpoint"], 2))
 def test_a_comparison_lets_others_go_first_and_goes_on(
     pair: tuple[Path, Path], page: str, comparing: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,22 +127,16 @@ def test_a_guest_that_is_killed_is_one_sentence():
         listed(b"1 " * 4_000_000, "x.txt", check=kill)
 
 
-def test_the_fork_server_is_started_again_after_it_died():
+def test_the_fork_server_is_started_again_after_it_died_and_guests_do_not_inherit_settings(monkeypatch):
     first = server()
+    monkeypatch.setenv("QUANTSCOPE_METRICS_TOKEN", "a-secret-of-the-server")
     os.kill(first, signal.SIGKILL)
     own._NURSERY._server[0].wait()
     assert listed(packed(x=np.zeros(3))).value[0][0] == "x"
     assert server() != first
-
-
-def test_guests_do_not_inherit_settings(monkeypatch):
-    monkeypatch.setenv("QUANTSCOPE_METRICS_TOKEN", "a-secret-of-the-server")
-    monkeypatch.setattr(own, "_NURSERY", type(own._NURSERY)())
-    assert listed(packed(x=np.zeros(3))).value  # it has begun
-    environment = Path(f"/proc/{server()}/environ").read_bytes()
+    environment = Path(f"/proc/{server()}/environ").read_bytes()  # of one that was begun with that token
     assert b"QUANTSCOPE" not in environment
     assert b"PATH=" in environment
-    own._NURSERY._forget()
 
 
 def test_who_waits_for_the_server_keeps_nobody_from_a_slot(monkeypatch):

@@ -34,6 +34,7 @@ OPENED: dict[str, tuple[dict[str, str], str]] = {
     "match": (SHAPE, "match int4"),
     "checkpoint": ({"ck": f"example:{EXAMPLE}", "ck_tensor": examples.EXAMPLE_CARDS[EXAMPLE].tensor}, "maps "),
 }
+LONG = {"ranges", "schemes", "match"}  # which compute for a second
 
 
 class Watched(ByteCache):
@@ -116,7 +117,7 @@ def test_every_page_that_draws_maps_is_opened() -> None:
     assert {page.url_path for page in PAGES if page.maps} <= OPENED.keys()
 
 
-@pytest.mark.parametrize("url", OPENED)
+@pytest.mark.parametrize("url", [pytest.param(u, marks=[pytest.mark.slow] * (u in LONG)) for u in OPENED])
 def test_open_sessions_hold_nothing_that_the_cache_has_forgotten(url: str, watched: Watched) -> None:
     link, drawn = OPENED[url]
     own = "shape" in link and url != "match"  # whose search takes seconds: one for all

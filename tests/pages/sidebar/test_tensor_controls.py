@@ -162,6 +162,19 @@ def test_file_brings_its_dtype(name: str, data: bytes, dtype: str, said: str) ->
     assert widget(at, "dtype").value == "float32"
 
 
+def test_a_file_of_float64_is_said_to_be_read_as_float32() -> None:
+    at = opened(src="upload")
+    at.file_uploader[0].upload("x.npy", npy(np.array([1, 2.1, -3]))).run()
+    for dtype, words in (
+        ("float32", "3 elements, stored as float64, read as float32"),
+        ("float64", "3 elements, stored as float64, read as float32, converted to float64"),
+        ("bfloat16", "stored as float64, read as float32, rounded to bfloat16: 1 of 3 values changed"),
+    ):
+        change(at, "dtype", dtype)
+        assert any(words in text for text in captions(at)), captions(at)
+    assert_clean(at)
+
+
 def test_file_and_choice_survive_every_page() -> None:
     """The widget is empty on every page but the one where the file was uploaded, as can happen in a browser."""
     at = change(upload(opened(src="upload", bits="5"), SEVERAL), "tensor", "c_weight")

@@ -85,7 +85,7 @@ def test_curve_without_shrinking_is_min_max(text):
     assert curve.best == np.flatnonzero(curve.mse == curve.mse.min())[-1]
 
 
-@for_each("text", some(SCHEMES))
+@for_each("text", some(SCHEMES, 5))
 def test_marks_are_the_reports(text):
     scheme = qc.Scheme.parse(text)
     marks = qc.range_marks(X, scheme)
@@ -105,7 +105,7 @@ def test_marks_are_the_reports(text):
         assert (mark.low, mark.high) == pytest.approx(qc.range_in_use(result), rel=1e-12)
 
 
-@for_each("text", some(SCHEMES, 2))
+@for_each("text", some(SCHEMES, 4))
 def test_one_block_is_a_tensor_of_its_own(text):
     scheme = qc.Scheme.parse(text)
     place, block = blocks_of(X, scheme)[-1]

@@ -14,7 +14,8 @@ LONG = {
     "npz_deflated_members", "npz_overlapping", "onnx_external", "onnx_constants", "onnx_initializers", "onnx_full_nodes",
     "gguf_tensors", "gguf_most_tensors", "safetensors_most", "gguf_keys", "dat_entries", "index_shards", "index_tensors", "safetensors_scalars",
     "safetensors_lists", "safetensors_metadata", "pt_copies", "pt_colliding_integers", "pt_bomb", "safetensors_empty",
-    "gguf_texts", "onnx_numbers", "onnx_inputs", "onnx_same_names", "onnx_attributes", "onnx_opsets", "onnx_pairs",
+    "gguf_texts", "onnx_numbers", "onnx_inputs", "onnx_same_names", "onnx_attributes", "onnx_opsets", "onnx_pairs", "config_lists",
+    "safetensors_gptq", "npz_large_members", "pt_marks",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 Nothing that arithmetic in float32 would give otherwise may be reported, and what is broken must be.
 """
 
+import itertools
 from functools import partial
 
 import library_releases
@@ -10,6 +11,7 @@ import pytest
 import random_releases
 import torch
 from grid import for_each
+from parts import some_rows
 from releases import release
 
 import quantcore as qc
@@ -32,6 +34,7 @@ LIBRARIES = {
     "compressed-tensors int8": (compressed("W8A8"), "compressed_tensors", 127.5, "int8 per_channel(0) compressed_tensors", "weight", "weight_scale"),
     "quanto int8": (library_releases.quanto, "optimum.quanto", 127.0, "int8 per_channel(0) quanto", "weight._data", "weight._scale"),
 }  # fmt: skip
+CASES = some_rows(list(itertools.product(LIBRARIES, DTYPES)), 3)
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +54,7 @@ def written(library, dtype, folder):
     return original, lambda name, changed: release(folder / name, tensors | changed, config | more, metadata), tensors
 
 
-@for_each("dtype", DTYPES)
-@for_each("library", LIBRARIES)
+@for_each(("library", "dtype"), CASES)
 def test_a_sound_model_has_no_finding_that_float32_invents(library, dtype, tmp_path):
     """No warning, the library's divisor for all weights, and each error is that of our codes in the dtype."""
     _, _, divisor, text, *_ = LIBRARIES[library]
@@ -76,8 +78,7 @@ def test_a_sound_model_has_no_finding_that_float32_invents(library, dtype, tmp_p
         assert cell.sqnr_db == pytest.approx(results[name].sqnr_db, abs=1e-4), name
 
 
-@for_each("dtype", DTYPES)
-@for_each("library", LIBRARIES)
+@for_each(("library", "dtype"), CASES)
 def test_what_is_broken_is_found(library, dtype, tmp_path):
     """A bit of one code, the scale of one block, two rows exchanged."""
     *_, codes, scales = LIBRARIES[library]

@@ -39,7 +39,7 @@ def test_a_listing_reads_headers_alone(given):
     assert checkpoint.counter.total <= _header_bytes(given.release)
 
 
-@for_each("many", [5_000])
+@for_each("many", [2_000])
 def test_few_objects_per_tensor_that_nobody_uses(many, tmp_path):
     """A collection of garbage visits each of them, and meanwhile the process stands still."""
     save_file({f"layers.{i}.w": torch.ones(2, 3) for i in range(many)}, tmp_path / "model.safetensors")

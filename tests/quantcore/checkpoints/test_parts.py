@@ -90,7 +90,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-@for_each("what", some(PAIRS, 2))
+@for_each("what", some(PAIRS, 4))
 def test_every_part_is_compared(what, tmp_path):
     """Nothing is said of a sound release; two rows of one weight exchanged are found."""
     ours, theirs, name = PAIRS[what]

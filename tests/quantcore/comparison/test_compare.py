@@ -97,10 +97,11 @@ def at(result):
     return result.scheme.rules
 
 
+@in_parts(2)
 @for_each("name", SAMPLES)
-def test_reasons_turn_recorded_codes_into_each_other(name):
+def test_reasons_turn_recorded_codes_into_each_other(name, part):
     seen = set()
-    for one, other in recorded_pairs(name):
+    for one, other in part(recorded_pairs(name)):
         codes = [golden.array(case["codes"]).astype(np.int64) for case in (one, other)]
         found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         whole = ~np.isin(codes[0], NO_INTEGER) & ~np.isin(codes[1], NO_INTEGER)
@@ -128,7 +129,7 @@ def mixed_by_hand(found, cells, names):
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
 
-@in_parts(2)
+@in_parts(4)
 @for_each("name", SAMPLES)
 def test_reasons_cover_what_differs(name, part):
     for one, other in part(recorded_pairs(name)):

@@ -293,3 +293,32 @@ def test_bitsandbytes(dtype, kind):
     result = ours(x, str(qc.PRESETS[f"bitsandbytes.{kind}"]))
     check(result, result.scale, nibbles, value)
     assert torch.equal(result.params.high, state.absmax)
+
+
+@for_each("dtype", [torch.float32, torch.float16])
+@for_each("bits", [2, 4, 8])
+@for_each("kind", ["symmetric", "asymmetric"])
+def test_matmul_nbits(dtype, bits, kind):
+    """Also in float32; of a weight (64, 1000) in groups of 16 rows, with columns of ties, of 0 and of one sign."""
+    library = pytest.importorskip("onnxruntime.capi._pybind_state")
+    x = rows(dtype).reshape(1000, 16).T.repeat(4, 1)
+    x[:16] /= 3
+    x[16:] *= torch.rand(48, 1000, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[48:, :100], x[32:, 100:300] = 0, x[32:, 100:300].abs() * (-1) ** torch.arange(200)
+    x[::2, 300:400], x[1::2, 300:400] = x[:1, 300:400], -x[:1, 300:400]
+    x = torch.where(torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.5, x, (x * 8).round() / 8)
+    packed, zeros = np.zeros((1000, 4, 2 * bits), np.uint8), np.zeros((1000, max(1, bits // 2)), np.uint8)
+    scale = np.zeros((1000, 4), x.numpy().dtype)
+    call = getattr(library, f"quantize_matmul_{bits}bits")
+    call(packed, x.contiguous().numpy(), scale, zeros, 16, 1000, 64, kind == "symmetric")
+    codes, zero_point = (
+        np.stack([a >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], -1).reshape(1000, -1).T
+        for a in (packed, zeros)
+    )
+    result = ours(x, f"uint{bits} {kind} per_group(16, 0) onnxruntime.MatMulNBits")
+    assert np.array_equal(result.scale.numpy(), scale.T)
+    assert np.array_equal(result.codes.numpy(), codes)
+    if kind == "asymmetric":
+        assert np.array_equal(result.zero_point.numpy(), zero_point[:4])
+    else:
+        assert (result.zero_point == 1 << bits - 1).all()

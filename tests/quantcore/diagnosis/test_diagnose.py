@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore import tensors
@@ -52,9 +53,9 @@ def test_example_shows_its_kind_first(kind):
 def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(convention):
     """A float zero point or a minimum may be any number."""
     x, told = RNG.normal(size=(8, 32)).astype(np.float32), set()
-    for fmt, granularity in itertools.product(
-        ("uint4 asymmetric", "int8"), ("per_tensor", "per_channel(0)", "per_group(32)")
-    ):
+    for fmt, granularity in (
+        ("uint4 asymmetric", "per_tensor"), ("int8", "per_tensor"), ("int8", "per_channel(0)"), ("uint4 asymmetric", "per_group(32)"),
+    ):  # fmt: skip
         for zero_point in (-300, 300):
             try:
                 scheme = f"{fmt} {granularity} given(0.1, zero_point={zero_point}) {convention}"
@@ -348,7 +349,7 @@ SCHEMES = [
 ]  # fmt: skip
 
 
-@for_each("scheme", SCHEMES)
+@for_each("scheme", some(SCHEMES, 2))
 @for_each("name", ODD)
 def test_odd_tensors(name, scheme):
     try:

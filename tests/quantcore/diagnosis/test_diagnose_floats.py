@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import in_parts, some
 
 import quantcore as qc
 
@@ -22,11 +22,12 @@ def found(x, text):
     return {finding.kind: finding for finding in qc.diagnose(qc.apply(x, scheme))}
 
 
+@in_parts(3)
 @for_each("granularity", some(["per_channel", "per_tensor", "per_flat_group(64)", "per_group(32)"]))
 @for_each("name", FORMATS)
-def test_nothing_of_healthy_tensors(name, granularity):
+def test_nothing_of_healthy_tensors(name, granularity, part):
     """But with two or three values, a range up to the largest element leaves almost nothing of a normal tensor."""
-    for seed in range(3):
+    for seed in part(range(3)):
         kinds = set(found(normal(seed=seed), f"{name} {granularity}"))
         few = {"clips_too_little", "better_scheme"}
         assert kinds <= (few if name in ("ternary", "binary") else set())

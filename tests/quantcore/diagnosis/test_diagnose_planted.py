@@ -150,7 +150,7 @@ def test_every_kind_is_planted_and_evaluated():
     assert set(PLANTED) == set(KINDS) == set(CLAIMS)
 
 
-@for_each("case", some(itertools.product(PLANTED, SHAPES), 4), ids=str)
+@for_each("case", some(itertools.product(PLANTED, SHAPES), 8), ids=str)
 def test_what_is_planted_is_found_in_every_shape(case):
     kind, shape = case
     planted = PLANTED[kind](shape)
@@ -188,7 +188,7 @@ def test_what_is_too_small_for_a_library(size, scheme, rows):
 # Outlier channels
 
 
-@for_each("scheme", ["int4", "int8", "uint8 asymmetric", "int8 per_channel({other})"])
+@for_each("scheme", some(["int4", "int8", "int8 per_channel({other})", "uint8 asymmetric"], 2))
 @for_each(("shape", "axis"), [(s, a) for s in SHAPES for a in outlier_axes(s)], ids=str)
 def test_an_outlier_channel_is_found_along_any_axis(shape, axis, scheme):
     other = next(a for a in range(len(shape)) if a != axis)
@@ -212,7 +212,9 @@ def without(x, axis, channel):
 
 
 @for_each(
-    "shape", [(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (2, 3, 8), (16, 16), (64, 128)], ids=str
+    "shape",
+    some([(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (64, 128), (2, 3, 8), (16, 16)], 2),
+    ids=str,
 )
 def test_no_false_all_clear_with_a_generated_outlier_channel(shape):
     """Where the others would gain two and a half bits without the column, an outlier is reported."""

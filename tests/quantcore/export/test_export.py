@@ -47,6 +47,16 @@ def test_npz_reads_back(shape, text, dtype):
             assert file[name].dtype == expected.numpy().dtype
 
 
+@for_each("dtype", DTYPES)
+def test_x_is_read_in_its_dtype(dtype):
+    """As an upload reads it, from both kinds of file."""
+    result = result_of((4, 6), "int8 per_channel(0)", dtype)
+    for name, data in (("r.npz", to_npz(result)), ("r.safetensors", to_safetensors(result))):
+        info = next(one for one in qc.tensors.list_tensors(data, name) if one.name == "x")
+        assert info.dtype_name == str(dtype).removeprefix("torch.")
+        assert np.array_equal(qc.tensors.read_tensor(data, name, "x"), result.x.float())
+
+
 @for_each(("shape", "text", "dtype"), [(*case, dtype) for case in CASES for dtype in DTYPES])
 def test_safetensors_reads_back(shape, text, dtype, tmp_path):
     result = result_of(shape, text, dtype)

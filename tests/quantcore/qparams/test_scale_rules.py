@@ -92,12 +92,12 @@ def test_widths_whose_symmetric_scale_leaves_out_the_lowest_code():
         assert found.scale.item() == SYMMETRIC[rule](F(-1), F(3), as_narrow)
 
 
-@pytest.mark.parametrize("rule", ["middle", "observer", "zero"])
+@pytest.mark.parametrize("rule", ["middle", "observer", "below_middle", "zero"])
 def test_symmetric_zero_point(rule):
     for bits, signed, narrow in itertools.product(range(2, 17), (True, False), (True, False)):
         fmt = qc.IntFormat(bits, signed, narrow)
         qmin, qmax, _ = ends(fmt)
-        z = {"middle": 2 ** (bits - 1), "zero": 0}.get(rule)
+        z = {"middle": 2 ** (bits - 1), "below_middle": 2 ** (bits - 1) - 1, "zero": 0}.get(rule)
         if rule == "observer":
             z = 2 ** (bits - 1) if bits in (8, 16) else (qmin + qmax) // 2
         found = parameters(fmt, True, -1.0, 1.0, unsigned_symmetric_zero_point=rule)

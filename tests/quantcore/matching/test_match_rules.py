@@ -1,0 +1,181 @@
+"""Match: rules of scales and zero points that no library has, from codes made with NumPy alone."""
+
+import numpy as np
+import torch
+from grid import for_each
+
+import quantcore as qc
+from quantcore.matching import Candidate, answer
+from quantcore.matching.hypotheses.corruption import Corruption
+from quantcore.matching.hypotheses.named_scales import block_fits, named
+from quantcore.matching.hypotheses.narrowed import in_order
+from quantcore.matching.hypotheses.sample import draw
+from quantcore.matching.hypotheses.scoring import GivenCodes
+from quantcore.matching.hypotheses.search_space import granularities
+
+F = np.float32
+
+
+def normal(seed, shape=(12, 16), scale=1.0, shift=0.0):
+    return (np.random.default_rng(seed).normal(size=shape) * scale + shift).astype(F)
+
+
+def codes(x, scale, bits=8, signed=True, z=0, rounded=np.round):
+    low = -(1 << (bits - 1)) if signed else 0
+    return np.clip(rounded(x / np.asarray(scale, F)) + z, low, low + (1 << bits) - 1).astype(int)
+
+
+def largest(x, axis=None):
+    return np.abs(x).max(axis, keepdims=axis is not None)
+
+
+def width(x, axis=None):
+    return x.max(axis, keepdims=axis is not None) - x.min(axis, keepdims=axis is not None)
+
+
+def zero(x, scale, axis=None):
+    return np.round(-x.min(axis, keepdims=axis is not None) / scale)
+
+
+SHIFTED, X, ROWS = normal(1, shift=0.3), normal(6), normal(2, (4, 64)) * np.arange(1, 5, dtype=F)[:, None]
+STD, OF_ROWS = ROWS.std(1, keepdims=True), width(ROWS, 1)
+NAMED = {
+    "(max - min) / 256": (SHIFTED, codes(SHIFTED, width(SHIFTED) / 256, signed=False, z=zero(SHIFTED, width(SHIFTED) / 256))),
+    "(max - min) / 16": (SHIFTED, codes(SHIFTED, width(SHIFTED) / 16, 4, False, zero(SHIFTED, width(SHIFTED) / 16))),
+    "max|x| / 128": (X, codes(X, largest(X) / 128, rounded=np.floor)),
+    "2^-7, a power of two, fixed point Q0.7": (X / 4, codes(X / 4, 2**-7)),
+    "3 · std(x) / 127": (X, codes(X, 3 * X.std() / 127, rounded=np.trunc)),
+    "2 · mean|x| / √127": (X, codes(X, 2 * np.abs(X).mean() / np.sqrt(127))),
+    "max|x| / 127, at least 1e-05": (X * F(1e-4), codes(X * F(1e-4), 1e-5)),
+    "3 · std(x) / 127 ": (ROWS, codes(ROWS, 3 * STD / 127)),
+    "(max - min) / 256 ": (ROWS, codes(ROWS, OF_ROWS / 256, signed=False, z=zero(ROWS, OF_ROWS / 256, 1))),
+    "power of two, max|x| / 127 rounded up": (ROWS, codes(ROWS, 2 ** np.ceil(np.log2(largest(ROWS, 1) / 127)))),
+}  # fmt: skip
+
+
+def best(x, given):
+    found = qc.match(x, given)
+    first = found.candidates[0]
+    return first, answer(first, x.size, x.ndim)
+
+
+@for_each("rule", NAMED)
+def test_the_rule_of_a_scale_is_named(rule):
+    x, given = NAMED[rule]
+    first, said = best(x, given)
+    assert first.differing == 0
+    assert first.rule == rule.strip()
+    of_rows = x is ROWS
+    assert said.endswith(f"one scale{' per row (axis 0)' * of_rows}: {rule.strip()}.")
+    rounded = {
+        "max|x| / 128": "Values are rounded down;",
+        "3 · std(x) / 127": "Values are rounded toward zero;",
+    }
+    assert said.startswith(rounded.get(rule, "All "))
+
+
+def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
+    scale = largest(ROWS, 1) / 127 * np.array([[0.97], [1.03], [0.94], [1.09]])
+    first, said = best(ROWS, codes(ROWS, scale, rounded=np.floor))
+    assert first.differing == 0
+    assert (
+        said
+        == "Values are rounded down; everything else is int8 symmetric, one scale per row (axis 0), with fixed scales."
+    )
+    allowed = next(
+        text
+        for text in first.explanations
+        if text.startswith("the codes of row 0 (axis 0) allow scales from ")
+    )
+    low, high = map(float, allowed.split(" from ")[1].split(" to "))
+    assert low < scale[0, 0] < high < low * 1.01
+
+
+def test_a_rule_is_not_named_where_it_is_there_by_chance():
+    """Of scales that are drawn, about 1 in 200 is named while the search has other hopes."""
+    chance, found = np.random.default_rng(0), 0
+    for seed in range(60):
+        x, bits = normal(seed, (10, 20)), (4, 8)[seed % 2]
+        given = codes(x, largest(x) / (1 << bits) * chance.uniform(1.6, 2.9), bits)
+        reading = GivenCodes(Corruption(), torch.from_numpy(given), (qc.IntFormat(bits),))
+        found += bool(list(named(block_fits(torch.from_numpy(x), reading), every=False)))
+    assert found <= 2
+
+
+def test_rounding_of_the_zero_point():
+    x = np.random.default_rng(4).uniform(-126.5 / 8, 128.5 / 8, (10, 12)).astype(F)
+    x[0, :2] = -126.5 / 8, 128.5 / 8
+    first, said = best(x, codes(x, 0.125, signed=False, z=127))
+    assert said == "All 120 integers are uint8 asymmetric, one scale: (max - min) / 255."
+    assert "zero point 127, because qmin - low / s = 126.5 is rounded away from zero" in first.explanations
+    scale = width(ROWS, 1) / 255
+    first, said = best(
+        ROWS, codes(ROWS, scale, signed=False, z=np.floor(-ROWS.min(1, keepdims=True) / scale))
+    )
+    assert said == "All 256 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 255."
+    assert "the zero points qmin - low / s are rounded toward zero or down" in first.explanations
+
+
+def test_symmetric_unsigned_codes_below_the_middle():
+    for bits, shape in ((8, (4, 64)), (4, (4, 64)), (4, (4, 8, 8))):
+        grouped, middle = ROWS.reshape(shape), (1 << (bits - 1)) - 1
+        scale = np.abs(grouped).max(-1, keepdims=True) / F(middle)
+        given = np.clip(np.round(grouped / scale) + middle, 0, 2 * middle + 1).reshape(ROWS.shape)
+        first, said = best(ROWS, given.astype(int))
+        blocks = "row (axis 0)" if len(shape) == 2 else "8 elements along axis 1"
+        assert (
+            said
+            == f"All 256 integers are uint{bits} symmetric around zero point {middle}, one scale per {blocks}."
+        )
+        assert torch.equal(
+            qc.apply(torch.from_numpy(ROWS), first.scheme).codes.int(), torch.from_numpy(given).int()
+        )
+
+
+def test_no_cause_is_named_where_many_codes_differ():
+    """The codes of an asymmetric scale without its zero point, of which 2 in 5 are noise."""
+    rng = np.random.default_rng(3)
+    made = np.round(SHIFTED / (width(SHIFTED) / F(255)))
+    given = np.where(
+        rng.random(SHIFTED.shape) < 0.4, rng.integers(-128, 128, SHIFTED.shape), (made + 128) % 256 - 128
+    )
+    said = best(SHIFTED, given.astype(int))[1]
+    assert said.startswith("No rules that were tried make these integers: of int8 ")
+    assert "zero point" not in said
+    few = given.copy()
+    few[1:] = ((made + 128) % 256 - 128)[1:]
+    assert "the zero point is omitted" in best(SHIFTED, few.astype(int))[1]
+
+
+def test_granularities_without_order_are_not_searched_again():
+    x = normal(7, (32, 48))
+    searched, rng = granularities(x.shape), np.random.default_rng(1)
+    samples = draw(torch.from_numpy(x), searched)
+    noise = rng.integers(-128, 128, x.shape)
+    whole, rows = codes(x, largest(x) / 127), codes(x * np.exp(normal(8, (32, 1), 2)), largest(x) / 20)
+    damaged = np.where(rng.random(x.shape) < 0.1, noise, whole)
+
+    def kept(given, base=None):
+        readings = [
+            None if each is None else GivenCodes(Corruption(), torch.from_numpy(each), ())
+            for each in (given, base)
+        ]
+        return in_order(samples, *readings)
+
+    assert len(kept(noise)) < len(searched) / 4
+    assert kept(whole) == searched == kept(whole, whole)
+    assert set(searched) - set(kept(damaged)) <= {
+        g for g in searched if isinstance(g, qc.PerGroup) and g.size < 4
+    }
+    assert qc.PerTensor() not in kept(rows)
+    assert qc.PerChannel(0) in kept(rows)
+    assert qc.PerTensor() not in kept(whole % 256, whole)
+    assert qc.PerTensor() in kept(whole % 256)
+
+
+def test_narrow_ranges_in_words():
+    for bits in (2, 4, 8):
+        end = (1 << (bits - 1)) - 1
+        scheme = qc.Scheme.parse(f"int{bits}n")
+        said = answer(Candidate(scheme, 0), 9, 1)
+        assert said == f"All 9 integers are int{bits} symmetric, narrow range −{end}..{end}, one scale."
