@@ -1,7 +1,7 @@
 """Which scheme each group of weights takes within a size: the errors of a table, and everything counted."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -19,6 +19,7 @@ ERRORS = {  # what is summed over weights
     "output": "Σ hⱼ·e², summed",
     "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed, "
     "with all hⱼ = 1 where the imatrix has no entry",
+    "effect": "the effects of groups on the model's output, summed",
 }
 
 
@@ -83,8 +84,9 @@ def plan(
 
     Args:
         error: what is summed over weights, see `ERRORS`; divided, all weights count alike whatever their
-            size, and those of outputs need an imatrix.
-        factors: by which a weight's error is multiplied, by name; 1 for others.
+            size; those of outputs need an imatrix, and effects a table that `sensitivity` made with
+            ``forward``.
+        factors: by which a weight's error, or a group's effect, is multiplied, by name; 1 for others.
         minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see
             `minimum_of`; of several that fit a name, the largest holds.
         tie: the group of a weight by its name; the weights of a group get one scheme.
@@ -113,7 +115,7 @@ def plan(
     check_size(table, num_bytes, minimum, tie)
     fixed = _bytes_left_alone(table)
     groups = groups_of(table, tie)
-    options, errors, costs = _options(groups, table.schemes, error, factors or {}, minimum or {})
+    options, errors, costs = _options(groups, table, error, factors or {}, minimum or {})
     chosen = bit_budget(errors, costs, num_bytes - fixed) if options else Allocation.of((), 0.0, 0.0)
     schemes = {row.name: AS_STORED for row in table.ordered}
     for rows, own, at in zip(groups.values(), options, chosen, strict=True):
@@ -152,7 +154,7 @@ def trade_off(
         QuantError: the table has no such error.
     """
     fixed = _bytes_left_alone(table)
-    options, errors, costs = _options(groups_of(table, tie), table.schemes, error, {}, minimum or {})
+    options, errors, costs = _options(groups_of(table, tie), table, error, {}, minimum or {})
     found = budget_curve(errors, costs) if options else []
     uniform = {}
     for i, scheme in enumerate(table.schemes, 1):
@@ -245,22 +247,34 @@ _Options = list[list[tuple[float, float, str]]]  # error, bytes and scheme
 
 def _options(
     groups: Mapping[str, list[WeightRow]],
-    schemes: Sequence[str],
+    table: Table,
     error: str,
     factors: Mapping[str, float],
     minimum: Mapping[str, float],
 ) -> tuple[_Options, list[list[float]], list[list[float]]]:
     """Return the options of every group, see `_costs`, and their errors and their bytes alone."""
     options: _Options = []
-    for rows in groups.values():
+    for name, rows in groups.items():
         own = []
         for cost, i in _costs(rows, minimum):
-            summed = sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows)
-            own.append((summed, cost, schemes[i] if i >= 0 else AS_STORED))
+            if error == "effect":
+                summed = factors.get(name, 1.0) * _effect(table, name, i)
+            else:
+                summed = sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows)
+            own.append((summed, cost, table.schemes[i] if i >= 0 else AS_STORED))
         options.append(own)
     errors = [[error for error, _, _ in own] for own in options]
     costs = [[cost for _, cost, _ in own] for own in options]
     return options, errors, costs
+
+
+def _effect(table: Table, group: str, scheme: int) -> float:
+    if group not in table.effects:
+        raise QuantError(
+            f"The effect of {short(group, 120)} on the output was not measured; call sensitivity with "
+            "forward=, or choose another error."
+        )
+    return table.effects[group][scheme].mean if scheme >= 0 else 0.0
 
 
 def _error(row: WeightRow, scheme: int, error: str) -> float:

@@ -1,14 +1,16 @@
 """Measures a whole checkpoint weight by weight; can be stopped and resumed, and its parts be merged."""
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from quantcore.checkpoints import Checkpoint, results_in_order
 from quantcore.errors import QuantError
+from quantcore.layerwise.effects import Forward, check_score, measured_effects
 from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.measure import estimated, measured, outlined
+from quantcore.layerwise.roles import group_of
 from quantcore.layerwise.table import Table, WeightRow
 from quantcore.scheme import PRESETS, Scheme, as_scheme
 
@@ -23,7 +25,8 @@ USUAL = (
 class SensitivityStep:
     """A weight that was measured, or estimated (``is_estimate``): ``done`` of ``total`` bytes are measured.
 
-    ``row``: None for the first step, before anything has been read.
+    ``row``: None for the first step, before anything has been read, and when the effects of a ``group`` on
+    the output were measured.
     """
 
     done: int
@@ -31,6 +34,7 @@ class SensitivityStep:
     row: WeightRow | None
     table: Table
     is_estimate: bool = False
+    group: str = ""
 
 
 def sensitivity(
@@ -41,14 +45,18 @@ def sensitivity(
     part: tuple[int, int] = (1, 1),
     threads: int = 1,
     sample: bool = False,
+    forward: Forward | None = None,
+    score: str = "kl",
+    tie: Callable[[str], str] = group_of,
 ) -> Generator[SensitivityStep, None, None]:
     """Measure every weight of a checkpoint under every scheme; yield a step per weight, in order.
 
     The error is local: that of one weight, as if all others were exact, quantized in its own dtype if that is
-    bfloat16 or float16 and as float32 otherwise. No codes are kept, and the model is
-    not run. Norms, biases, empty weights and weights with NaN are left alone, and one that can't be read has
-    the reason in its row. Closing the iterator stops it; the result depends on no interruption, part or
-    thread.
+    bfloat16 or float16 and as float32 otherwise. No codes are kept, and the model is not run, except by
+    ``forward``: then the weights stay in memory, and the effect of each group on its outputs is measured,
+    with `Effect.standard_error` over the inputs; `plan` takes it as the error ``effect``. Norms, biases,
+    empty weights and weights with NaN are left alone, and one that can't be read has the reason in its row.
+    Closing the iterator stops it; the result depends on no interruption, part or thread.
 
     Args:
         schemes: up to 12, or their texts, see `Scheme.parse`, or names of `PRESETS`.
@@ -58,6 +66,10 @@ def sensitivity(
         sample: first estimate every weight from some of its rows, with 95 % intervals, into
             `Table.estimates`; those that are there already are not estimated again.
         threads: how many weights are read and measured at the same time; see `CheckpointComparison.steps`.
+        forward: takes the weights by name, with those of one group quantized, and returns the outputs of your
+            model for the same inputs each time, of shape (inputs, …).
+        score: how outputs are compared, see `SCORES`.
+        tie: the group of a weight by its name, as for `plan`.
 
     >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
     >>> checkpoint = open_checkpoint(EXAMPLES["minilm"])
@@ -74,6 +86,8 @@ def sensitivity(
     fresh = Table(_identity(checkpoint, imatrix), tuple(map(_label, chosen)), tuple(checkpoint.tensors))
     table = table or fresh
     table.check(fresh)
+    if forward is not None:
+        check_score(score, table)
     architecture = checkpoint.config.get("general.architecture")
     inputs = None if imatrix is None else Imatrix(imatrix.tensors, architecture)
     total = sum(checkpoint.tensors[name].num_bytes for name in mine)
@@ -91,6 +105,9 @@ def sensitivity(
         table.rows[row.name] = row
         done += row.num_bytes
         yield SensitivityStep(done, total, row, table)
+    if forward is not None:
+        for name in measured_effects(checkpoint, chosen, table, forward, score, tie):
+            yield SensitivityStep(done, total, None, table, group=name)
 
 
 def outline(checkpoint: Checkpoint, schemes: Sequence[Scheme | str]) -> Table:

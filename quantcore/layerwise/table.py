@@ -46,6 +46,19 @@ class WeightError:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """What a group of weights under one scheme does to the model's output, all others being exact.
+
+    ``mean``: of the score over the inputs; ``standard_error``: of the mean, nan for a single input;
+    ``problem``: why there is no number, empty if there is one.
+    """
+
+    mean: float = math.nan
+    standard_error: float = math.nan
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class WeightRow:
     """One weight, with a cell per scheme.
 
@@ -77,7 +90,8 @@ class Table:
 
     ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their
     texts, or the names of presets; ``names``: of all weights of the checkpoint, of which `rows` has those
-    that are done; ``estimates``: rows of a sample, which are not kept with it.
+    that are done; ``estimates``: rows of a sample, which are not kept with it; ``effects``: on the model's
+    output, by group, one per scheme, measured by ``score``.
     """
 
     identity: str
@@ -85,6 +99,8 @@ class Table:
     names: tuple[str, ...]
     rows: dict[str, WeightRow] = field(default_factory=dict)
     estimates: dict[str, WeightRow] = field(default_factory=dict)
+    effects: dict[str, tuple[Effect, ...]] = field(default_factory=dict)
+    score: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -116,6 +132,8 @@ class Table:
             "schemes": list(self.schemes),
             "names": list(self.names),
             "rows": [plain(asdict(row)) for row in self.rows.values()],
+            "score": self.score,
+            "effects": {name: [plain(asdict(each)) for each in own] for name, own in self.effects.items()},
         }
 
     @classmethod
@@ -137,6 +155,11 @@ class Table:
                 if row.name not in found.names or len(cells) not in (0, len(found.schemes)):
                     raise ValueError
                 found.rows[row.name] = row
+            found.score = str(stored.get("score", ""))
+            for name, each in stored.get("effects", {}).items():
+                found.effects[str(name)] = tuple(Effect(**_numbers(own, Effect)) for own in each)
+                if len(each) != len(found.schemes):
+                    raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError):
             raise QuantError("This is not a table of sensitivities; begin without it.") from None
         return found
@@ -168,10 +191,12 @@ def merged(tables: Sequence[Table]) -> Table:
     """
     if not tables:
         raise QuantError("There are no tables to merge; give one or more.")
-    whole = replace(tables[0], rows={})
+    whole = replace(tables[0], rows={}, effects={})
     for table in tables:
         whole.check(table)
         whole.rows |= table.rows
+        if table.effects:
+            whole.score, whole.effects = table.score, whole.effects | table.effects
     return whole
 
 
@@ -185,7 +210,7 @@ def by_harm(rows: Iterable[WeightRow], scheme: int = 0) -> list[WeightRow]:
     return sorted(rows, key=key)
 
 
-def _numbers(values: Mapping[str, Any], kind: type[WeightError] | type[WeightRow]) -> dict[str, Any]:
+def _numbers(values: Mapping[str, Any], kind: type[WeightError | WeightRow | Effect]) -> dict[str, Any]:
     """Return the fields of a record, with the numbers that were strings.
 
     Raises:
