@@ -65,7 +65,8 @@ class InSource:
 
     ``title``: a short label; ``what``: what is wrong, and ``fix``: what to write instead, with facts of the
     case in braces; ``repair``: which operation's repair gives the right codes, "scale", "round", "zero",
-    "late" or "cast", "" if that follows without a repair; ``certain``: False for what depends on the tensor.
+    "late" or "cast", "" if that follows without a repair; ``certain``: False for what depends on the tensor;
+    ``kind``: what findings of it are called, "" for the mistake's name with hyphens.
     """
 
     title: str
@@ -73,6 +74,7 @@ class InSource:
     fix: str
     repair: str = ""
     certain: bool = True
+    kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -188,13 +188,13 @@ def confirmed(q: Quantizer, found: list[CodeFinding], walks: dict[str, Walk]) ->
     ``walks``: the evaluations on the probes.
     """
     ordinary = walks["positive"], walks["negative"]
-    places = {IN_SOURCE[f.kind].repair for f in found if f.certain} - {""}
+    places = {IN_SOURCE[f.mistake].repair for f in found if f.certain} - {""}
     try:
         if not places or all(_repairs(q, *each, places) for each in zip(q.ordinary, ordinary, strict=True)):
             return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
-    return [replace(f, certain=f.certain and not IN_SOURCE[f.kind].repair) for f in found]
+    return [replace(f, certain=f.certain and not IN_SOURCE[f.mistake].repair) for f in found]
 
 
 def _repairs(q: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:

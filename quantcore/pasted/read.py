@@ -78,8 +78,8 @@ def in_order(findings: Iterable[CodeFinding]) -> tuple[CodeFinding, ...]:
     """Return findings by line; of a kind and line the first one that is certain, if there is one."""
     kept: dict[tuple[str, int], CodeFinding] = {}
     for found in sorted(findings, key=lambda f: not f.certain):
-        kept.setdefault((found.kind, found.line), found)
-    return tuple(sorted(kept.values(), key=lambda f: (f.line, not f.certain, f.kind)))
+        kept.setdefault((found.mistake, found.line), found)
+    return tuple(sorted(kept.values(), key=lambda f: (f.line, not f.certain, f.mistake)))
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:

@@ -151,7 +151,7 @@ def _summary(reading: qc.CodeReading) -> None:
 
 def _finding(finding: qc.CodeFinding) -> None:
     """Draw a finding: the line, what is wrong, how to fix it, and the lesson that explains it."""
-    kind = MISTAKES[finding.kind].in_source
+    kind = MISTAKES[finding.mistake].in_source
     assert kind is not None  # it was found in source
     lesson, step = finding.lesson
     mark = ":orange[:material/error:]" if finding.certain else ":blue[:material/info:]"

@@ -130,6 +130,7 @@ ROUNDING = (
         InSource(
             "Truncated instead of rounded", "{how}, so the error is up to one step instead of half a step.",
             "Round to nearest first: torch.round(…) or np.rint(…).", "round",
+            kind="truncated",
         ),
         (WorkedCase(
             "truncated", 15, "Truncated instead of rounded",
@@ -248,6 +249,7 @@ OVERFLOW = (
             "Cast without a clamp",
             "Nothing clamps the codes before the cast to {dtype}, which holds {limits}: {why}.",
             "Clamp to {limits} before the cast.", "cast",
+            kind="cast-without-clamp",
         ),
         (WorkedCase(
             "cast-without-clamp", 8, "A cast without a clamp",
@@ -315,6 +317,7 @@ OVERFLOW = (
             "The clamp{clamp} keeps {kept}, but {dtype} holds {limits}: codes outside that range wrap "
             "around in the cast{cast}.",
             "{fix} to {limits}.",
+            kind="clamp-bounds",
         ),
         cases=(WorkedCase(
             "clamp-of-another-type", 4, "Clamped to 0..255, stored as int8",
@@ -331,6 +334,7 @@ OVERFLOW = (
             "The cast to {dtype} comes before the clamp{clamp}: codes outside {limits} wrap around in the "
             "cast, and the clamp no longer sees them{why}.",
             "Clamp first, then cast.",
+            kind="cast-without-clamp",
         ),
     ),
     Mistake(

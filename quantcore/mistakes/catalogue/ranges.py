@@ -89,6 +89,7 @@ RANGES = (
             "The zero point has the wrong sign: min(x) / scale is added to x / scale, so min(x) gets twice "
             "its code.",
             "Use zero_point = qmin - round(min / scale).", "zero",
+            kind="zero-point-sign",
         ),
     ),
     Mistake(
@@ -104,6 +105,7 @@ RANGES = (
             "{extreme} ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie "
             "outside the range.",
             "Take the maximum of |x|: x.abs().max() or np.abs(x).max().", "scale",
+            kind="max-of-signed-values",
         ),
     ),
     Mistake(
@@ -149,6 +151,7 @@ RANGES = (
             "The {extreme} ignores the magnitude of negative values: those below minus that percentile lie "
             "outside the range.",
             "Take the percentile of |x|: torch.quantile(x.abs(), …).", "scale",
+            kind="percentile-of-signed-values",
         ),
         cases=(WorkedCase(
             "percentile-of-signed-values", 6, "A percentile of x instead of |x|",

@@ -90,6 +90,7 @@ SCALES = (
             "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that "
             "underflows to 0.",
             "Keep scales in float32, or make sure they are large enough.", certain=False,
+            kind="scale-in-float16",
         ),
         cases=(WorkedCase(
             "scale-in-float16", 16, "A scale too small for float16",
@@ -129,6 +130,7 @@ SCALES = (
             "The scales of this reduction are aligned with another axis than the one they belong to: x / "
             "scale applies them along the wrong axis, or fails where the lengths differ.",
             "Keep the reduced axis: amax(dim=…, keepdim=True).", "scale",
+            kind="wrong-axis",
         ),
     ),
 )  # fmt: skip

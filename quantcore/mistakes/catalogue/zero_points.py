@@ -195,6 +195,7 @@ ZERO_POINTS = (
             "Unsigned codes without a zero point",
             "No code in {codes} lies below the zero point {zero}: every negative value becomes {zero}.",
             "Use zero point {middle} with {extreme} / {rest}, or signed codes.", "zero",
+            kind="negatives-lost",
         ),
         (WorkedCase(
             "negatives-lost", 7, "Unsigned codes around 0",

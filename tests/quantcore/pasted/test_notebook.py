@@ -48,7 +48,7 @@ PASTED = {
 def test_what_is_pasted_whole_is_judged_by_its_code(name):
     text, expected = PASTED[name]
     reading = qc.read_code(text)
-    assert [(f.line, f.kind) for f in reading.mistakes] == expected
+    assert [(f.line, f.mistake) for f in reading.mistakes] == expected
     lines = reading.text.split("\n")
     for finding in reading.mistakes:
         assert lines[finding.line - 1].strip().endswith(finding.source)
@@ -56,7 +56,7 @@ def test_what_is_pasted_whole_is_judged_by_its_code(name):
         assert lines == text.split("\n")  # the numbers are those of what was pasted
     assert not {f.line for f in reading.findings} & set(reading.skipped)
     again = qc.read_code(reading.text)
-    assert [(f.line, f.kind) for f in again.mistakes] == expected
+    assert [(f.line, f.mistake) for f in again.mistakes] == expected
 
 
 def test_a_line_that_is_not_valid_is_said_and_what_it_binds_is_not_known():

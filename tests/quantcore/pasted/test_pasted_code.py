@@ -31,7 +31,7 @@ def marked(text):
 
 
 def named(findings):
-    return sorted((finding.line, finding.kind) for finding in findings)
+    return sorted((finding.line, finding.mistake) for finding in findings)
 
 
 def executed(text, **names):
@@ -62,7 +62,7 @@ def test_wrong_code_is_named_with_its_line(name):
         assert finding.source == text.split("\n")[finding.line - 1].strip()
         assert finding.what.endswith((".", "?"))
         assert finding.fix.endswith(".") or "…" in finding.fix
-        assert finding.kind in IN_SOURCE
+        assert finding.mistake in IN_SOURCE
 
 
 def test_every_kind_is_met():
@@ -73,7 +73,7 @@ def test_every_kind_is_met():
     texts += ["s = (x.max() - x.min()) / 15\nz = -x.min() / s\nq = torch.round(x / s + z).clamp(0, 15)"]
     texts += ["s = (x.max() - x.min()) / 15\nz = torch.round(-x.min() / s).clamp(0, 15)\nq = (torch.round(x / s) + z).clamp(0, 15)"]
     texts += ["z = torch.round(-x.min() / s).to(torch.uint8)\nq = (torch.round(x / s) + z).clamp(0, 255)"]
-    assert {f.kind for text in texts for f in read(text).findings} == set(IN_SOURCE)
+    assert {f.mistake for text in texts for f in read(text).findings} == set(IN_SOURCE)
 
 
 def test_every_finding_leads_to_a_lesson():
@@ -100,12 +100,12 @@ def test_the_lesson_s_code_is_recognized(name):
     notes = name == "scale-in-float16"  # a note: whether it hurts depends on the tensor
     found = reading.notes if notes else reading.mistakes
     expected = LESSON.get(name) or {m.name for m in mistakes.MISTAKES.values() if MISTAKES[name] in m.cases}
-    assert {f.kind for f in found if f.kind != "zero_scale"} == expected
+    assert {f.mistake for f in found if f.mistake != "zero_scale"} == expected
     if name != "range-without-minimum":  # its divisor is in a line that is the same in both versions
-        assert any(wrong[f.line - 1].differs for f in found if f.kind in expected)
+        assert any(wrong[f.line - 1].differs for f in found if f.mistake in expected)
     reading = read("\n".join(line.text for line in right))
     assert named(reading.mistakes) == []
-    assert {f.kind for f in reading.notes} <= {"zero_scale", "wrapped"}
+    assert {f.mistake for f in reading.notes} <= {"zero_scale", "wrapped"}
 
 
 @for_each("name", MISTAKES)
@@ -382,7 +382,7 @@ def test_of_a_large_tensor_each_line_s_value_is_that_of_the_element():
 
 
 def found(text, kind):
-    (finding,) = [f for f in read(text).findings if f.kind == kind]
+    (finding,) = [f for f in read(text).findings if f.mistake == kind]
     return finding.what
 
 
@@ -537,7 +537,7 @@ def test_what_only_looks_like_half_away_is_not():
     assert not read("s = x.abs().max() / 127\nq = torch.round(x / s) * torch.sign(x)").quantizers[1:]
     assert "dequantize" not in read("s = x.abs().max() / 127\nq = torch.round(x / s) * torch.sign(x)").summary
     (mistake,) = read(f"s = x.abs().max() / 127\nq = {magnitude}").mistakes
-    assert (mistake.line, mistake.kind) == (2, "toward_zero")
+    assert (mistake.line, mistake.mistake) == (2, "toward_zero")
 
 
 # written otherwise than the snippets, with the (line, kind) of their mistakes

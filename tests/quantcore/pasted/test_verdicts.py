@@ -17,7 +17,7 @@ POSITIVE, NEGATIVE = probes((64, 64))["positive"], probes((64, 64))["negative"]
 
 
 def kinds(findings):
-    return {finding.kind for finding in findings}
+    return {finding.mistake for finding in findings}
 
 
 def executed(text, x, w=None):
@@ -40,14 +40,14 @@ def test_sound_code_is_not_accused(text):
 
 @for_each("text", code_siblings.ZERO_OF_ZEROS)
 def test_a_zero_point_that_is_always_0_is_missing(text):
-    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "zero_point_left_out"]
+    (found,) = [f for f in qc.read_code(text).mistakes if f.mistake == "zero_point_left_out"]
     assert "the zero point is 0:" in found.what
     assert found.source == text.split("\n")[found.line - 1].strip()
 
 
 @for_each("text", code_siblings.WRAPS_ON_ITS_OWN)
 def test_what_wraps_on_the_code_s_own_tensor_is_an_error(text):
-    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "wrapped"]
+    (found,) = [f for f in qc.read_code(text).mistakes if f.mistake == "wrapped"]
     said = re.search(r"own tensor, they reach (\S+)\.\.(\S+), and (\d+) of (\d+) codes wraps? around", found.what)
     low, high, lost, size = map(float, said.groups())
     q = executed(text, POSITIVE)["q"]
@@ -68,7 +68,7 @@ def test_a_scale_is_read_from_the_text_not_from_the_numbers(text, formula):
 @for_each("text", code_siblings.CAST_FIRST)
 def test_a_clamp_after_the_cast_is_seen(text):
     reading = qc.read_code(text)
-    (found,) = [f for f in reading.findings if f.kind == "cast_before_clamp"]
+    (found,) = [f for f in reading.findings if f.mistake == "cast_before_clamp"]
     assert re.search(r"astype|\.to\(|char\(", found.source)
     shown = re.search(r"of a tensor from (\S+) to (\S+), the codes reach (\S+)\.\.(\S+)\.$", found.what)
     # a note where no code can be lost, as with max|x| / 127
@@ -78,7 +78,7 @@ def test_a_clamp_after_the_cast_is_seen(text):
 
 def test_the_codes_that_a_late_clamp_no_longer_sees_are_as_said():
     text = code_siblings.CAST_FIRST[0]
-    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "cast_before_clamp"]
+    (found,) = [f for f in qc.read_code(text).mistakes if f.mistake == "cast_before_clamp"]
     x = probes((64, 64))["one-sided"]
     low, high = map(float, re.search(r"reach (\S+)\.\.(\S+)\.$", found.what).groups())
     _, step, zp = executed(text.replace("\nq, step, zp = to_int8(x)", ""), x)["to_int8"](x.numpy())
@@ -100,7 +100,7 @@ def test_a_maximum_that_wraps_is_certain(text):
 def test_a_clamped_zero_point_is_said_with_what_becomes_of_such_a_tensor(text):
     reading = qc.read_code(text)
     assert kinds(reading.mistakes) == set()  # tensors of both signs are not harmed
-    (found,) = [f for f in reading.notes if f.kind == "zero_point_clamped"]
+    (found,) = [f for f in reading.notes if f.mistake == "zero_point_clamped"]
     got, want, back = re.search(r"it is (\S+) instead of (\S+), and they come back as (.+)\.$", found.what).groups()
     q = reading.quantizers[0]
     scope = executed(text, probes((64, 64))["one-sided"])
@@ -115,7 +115,7 @@ def test_a_clamped_zero_point_of_the_code_s_own_tensor_is_an_error():
     text = "x = torch.tensor([1.0, 2.0, 1.5])\ns = (x.max() - x.min()) / 255\nz = torch.round(-x.min() / s).clamp(0, 255)\n"
     text += "q = (torch.round(x / s) + z).clamp(0, 255).to(torch.uint8)\ny = (q.float() - z) * s"
     (found,) = qc.read_code(text).mistakes
-    assert (found.line, found.kind) == (3, "zero_point_clamped")
+    assert (found.line, found.mistake) == (3, "zero_point_clamped")
     y = executed(text, POSITIVE)["y"]
     assert f"for values from 1 to 2 it is 0 instead of -255, and they come back as {float(y[0]):.4g}." in found.what
     assert y.unique().numel() == 1
@@ -123,10 +123,10 @@ def test_a_clamped_zero_point_of_the_code_s_own_tensor_is_an_error():
 
 @for_each("text", code_siblings.NOT_UNDONE)
 def test_what_does_not_undo_quantizing_is_an_error(text):
-    found = [f for f in qc.read_code(text).mistakes if f.kind not in ("zero_point_left_out", "wrapped", "divisor")]
+    found = [f for f in qc.read_code(text).mistakes if f.mistake not in ("zero_point_left_out", "wrapped", "divisor")]
     assert found
     for each in found:
-        if each.kind != "not_undone":
+        if each.mistake != "not_undone":
             continue
         off = 0.0
         for x in (POSITIVE, NEGATIVE):
@@ -138,7 +138,7 @@ def test_what_does_not_undo_quantizing_is_an_error(text):
 
 @for_each("text", code_siblings.FRACTIONS)
 def test_codes_with_fractions_are_an_error(text):
-    (found,) = [f for f in qc.read_code(text).mistakes if f.kind == "fractional_codes"]
+    (found,) = [f for f in qc.read_code(text).mistakes if f.mistake == "fractional_codes"]
     code = float(re.search(r"codes such as (\S+),", found.what)[1])
     assert code != round(code)
     scope = executed(text, POSITIVE)
@@ -181,7 +181,7 @@ def test_what_goes_wrong_on_the_tensor_shown_is_found_on_it():
     x = torch.randn(40, generator=torch.Generator().manual_seed(2))
     lost = int((torch.round(x / (x.std() / 100)).abs() > 128).sum())
     (found,) = show_code(reading, 0, x).findings
-    assert (found.line, found.kind) == (2, "wrapped")
+    assert (found.line, found.mistake) == (2, "wrapped")
     assert f"and {lost} of 40 codes wrap around" in found.what
     assert kinds(reading.with_findings([found]).mistakes) == {"wrapped"}
     assert show_code(reading, 0, x.clamp(-0.5, 0.5)).findings == ()
@@ -189,7 +189,7 @@ def test_what_goes_wrong_on_the_tensor_shown_is_found_on_it():
     assert kinds(show_code(one_sided, 0, x.abs() + 1).findings) == {"zero_point_clamped"}
     assert show_code(one_sided, 0, x).findings == ()
     merged = one_sided.with_findings(show_code(one_sided, 0, x.abs() + 1).findings)
-    assert [f.kind for f in merged.findings].count("zero_point_clamped") == 1
+    assert [f.mistake for f in merged.findings].count("zero_point_clamped") == 1
     assert kinds(merged.mistakes) == {"zero_point_clamped"}
 
 

@@ -29,7 +29,7 @@ def test_code_is_followed_to_its_mistakes_and_codes(name):
     marks = [(i, kind) for i, line in enumerate(WRITTEN[name].split("\n"), 1) for kind in MARK.findall(line)]
     text = MARK.sub("", WRITTEN[name])
     reading = qc.read_code(text)
-    assert sorted((f.line, f.kind) for f in reading.mistakes) == sorted(marks)
+    assert sorted((f.line, f.mistake) for f in reading.mistakes) == sorted(marks)
     assert not reading.unread
     assert reading.quantizers
     refused = "wrong range" in name  # by torch itself: the zero point lies outside its range
@@ -81,7 +81,7 @@ def test_a_cast_to_a_small_float_needs_a_clamp(scale, kind, most):
     scale_in = scale.replace("448", f"{most}").replace("1000", f"{2.2 * most}")
     text = f"import torch\ns = {scale_in}\nq = (x / s).to(torch.{kind})"
     reading = qc.read_code(text)
-    assert [(f.line, f.kind) for f in reading.mistakes] == FLOATS[scale]
+    assert [(f.line, f.mistake) for f in reading.mistakes] == FLOATS[scale]
     assert not reading.unread
     x = tensor(text)
     s = eval(scale_in, {"x": x})
