@@ -121,6 +121,11 @@ def sentences(text):
         return [str(error)]
 
 
+# what ends only with its time, a second each
+LASTING = [text for text in HOSTILE if "while True:\n    y = x + 1" in text or "    while True:\n        x" in text
+           or "    a.append(x)" in text or "range(900)" in text or "range(2500)" in text or "range(4000)" in text]
+
+
 @pytest.fixture
 def one_thread():
     """torch computes in the calling thread, as it does in the app, so that its time is that of the thread."""
@@ -130,11 +135,15 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def test_hostile_code_is_one_sentence_within_its_time(one_thread):
+@pytest.mark.parametrize("texts", [
+    pytest.param([text for text in HOSTILE if text not in LASTING[1:]], id="quick"),
+    pytest.param(LASTING, marks=pytest.mark.slow, id="lasting"),
+])  # fmt: skip
+def test_hostile_code_is_one_sentence_within_its_time(texts, one_thread):
     assert len(HOSTILE) >= 200
     assert len(set(HOSTILE)) == len(HOSTILE)
     before = {n: dict(m.members) for n, m in names.MODULES.items()}
-    for text in HOSTILE:
+    for text in texts:
         spent = []
         while not spent or (min(spent) > 1.5 and len(spent) < 3):  # again, if other processes took the memory's time
             start = time.thread_time()
