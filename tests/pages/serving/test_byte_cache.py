@@ -157,8 +157,8 @@ def test_who_waits_to_be_admitted_takes_what_another_computed() -> None:
 
 
 def test_memory_that_results_share_is_counted_once() -> None:
-    x = np.zeros((512, 512), np.float32)
-    result = qc.apply(x, qc.Scheme())
+    x = np.zeros((600, 512), np.float32)
+    result = qc.apply(torch.from_numpy(x), qc.Scheme())  # a large tensor is shared
     found = storages(result)
     assert found[x.ctypes.data] == x.nbytes
     assert sum(found.values()) == pytest.approx(x.nbytes * 1.25, rel=0.02)

@@ -294,7 +294,7 @@ def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
 def test_scripts_of_presets(name):
     result = qc.apply(sample((4, 256) if name != "torchao.nf4" else (64, 256)), qc.PRESETS[name])
     run(quantcore_script(literal(result.x), result))
-    of_numbers = name.startswith(("microxcaling.mxint", "torchao.int", "gptq_like.int"))
+    of_numbers = name.startswith(("microxcaling.mxint", "torchao.int", "gptq_like.int", "onnxruntime.uint4"))
     if of_numbers or name in ("gguf.Q3_K", "gguf.Q6_K", "quanto.qint4_g128.zeropoint", "hqq.linear_4bit", "torch.quantized_decomposed.int8"):
         run(torch_script(literal(result.x), result))
     else:
