@@ -208,6 +208,7 @@ class App:
         self.page.get_by_role("tab", name=name, exact=True).click()
 
     def button(self, name: str) -> None:
+        self.page.mouse.move(0, 0)  # what appears beside the pointer may cover the button for as long as it rests
         self.page.get_by_role("button", name=name, exact=True).click()
 
     # Reading
