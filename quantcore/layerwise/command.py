@@ -131,16 +131,15 @@ def _measure(options: argparse.Namespace) -> Table:
     if limit is not None:
         check_size(outlined, limit, minimum_of(options.minimum))
     imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
+    table = _resumed(options)
     if limit is not None:
+        outlined.effects = table.effects if table else {}
         names = checkpoint.config.get("general.architecture")
         inputs = None if imatrix is None else Imatrix(imatrix.tensors, names)
         check_error(outlined, options.error, inputs)
     part = re.fullmatch(r"(\d+)/(\d+)", options.part)
     if part is None:
         raise QuantError(f"--part {options.part} is not a part; give I/N, such as 1/4.")
-    if options.resume and not options.json:
-        raise QuantError("--resume needs the file to continue with; give --json FILE.")
-    table = _table_in(options.json) if options.resume and Path(options.json).exists() else None
     torch.set_num_threads(1)  # parallel across weights, not within them
     mine, threads = (int(part[1]), int(part[2])), max(1, options.threads)
     steps = sensitivity(checkpoint, schemes, imatrix, table, mine, threads, options.sample)
@@ -153,6 +152,13 @@ def _measure(options: argparse.Namespace) -> Table:
             _replace(options.json, _as_json(step.table))
             due = time.monotonic() + _EVERY
     return step.table
+
+
+def _resumed(options: argparse.Namespace) -> Table | None:
+    """Return the table to continue with, if there is one."""
+    if options.resume and not options.json:
+        raise QuantError("--resume needs the file to continue with; give --json FILE.")
+    return _table_in(options.json) if options.resume and Path(options.json).exists() else None
 
 
 def with_progress(steps: Iterable[Measuring]) -> Iterator[Measuring]:

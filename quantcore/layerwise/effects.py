@@ -21,11 +21,26 @@ from quantcore.scheme import Scheme
 from quantcore.wording import short
 
 Forward = Callable[[dict[str, Tensor]], Tensor]
-SCORES = {
-    "kl": "KL divergence from the original's softmax over the last axis, averaged over the others",
-    "cosine": "1 − cosine of the outputs",
-    "relative": "‖Δy‖² / ‖y‖² of the outputs",
-}
+
+
+def _kl(y: Tensor, changed: Tensor) -> Tensor:
+    """Return Σ p·(log p − log q) of the softmax over the last axis, averaged over an input's positions."""
+    p, q = y.log_softmax(-1), changed.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1).reshape(len(y), -1).mean(1)
+
+
+def _cosine(y: Tensor, changed: Tensor) -> Tensor:
+    """Return 1 − cosine of an input's outputs."""
+    return 1 - torch.nn.functional.cosine_similarity(y.flatten(1), changed.flatten(1), dim=1, eps=0.0)
+
+
+def _relative(y: Tensor, changed: Tensor) -> Tensor:
+    """Return ‖Δy‖² / ‖y‖² of an input's outputs."""
+    return (changed - y).flatten(1).square().sum(1) / y.flatten(1).square().sum(1)
+
+
+# how outputs are compared: KL divergence of logits, 1 − cosine, relative squared error
+SCORES = {"kl": _kl, "cosine": _cosine, "relative": _relative}
 
 
 @dataclass(frozen=True)
@@ -43,26 +58,15 @@ class _Outputs:
                 f"forward returned shape {tuple(changed.shape)} with {short(group, 120)} quantized, but "
                 f"{tuple(y.shape)} before; return the same outputs for the same inputs each time."
             )
-        each = _SCORES[self.score](y, changed).clamp(min=0)
+        each = SCORES[self.score](y, changed).clamp(min=0)
+        if not torch.isfinite(each).all():
+            first = int(torch.isfinite(each).int().argmin())
+            raise QuantError(
+                f"The score {self.score} of input {first} is not finite with {short(group, 120)} quantized: "
+                "its outputs are all 0. Leave the input out, or choose kl."
+            )
         spread = float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else math.nan
         return Effect(float(each.mean()), spread)
-
-
-def _kl(y: Tensor, changed: Tensor) -> Tensor:
-    """Return Σ p·(log p − log q) per input, averaged over its positions."""
-    p, q = y.log_softmax(-1), changed.log_softmax(-1)
-    return (p.exp() * (p - q)).sum(-1).flatten(1).mean(1) if y.ndim > 2 else (p.exp() * (p - q)).sum(-1)
-
-
-def _cosine(y: Tensor, changed: Tensor) -> Tensor:
-    return 1 - torch.nn.functional.cosine_similarity(y.flatten(1), changed.flatten(1), dim=1, eps=0.0)
-
-
-def _relative(y: Tensor, changed: Tensor) -> Tensor:
-    return (changed - y).flatten(1).square().sum(1) / y.flatten(1).square().sum(1)
-
-
-_SCORES = {"kl": _kl, "cosine": _cosine, "relative": _relative}
 
 
 def check_score(score: str, table: Table) -> None:

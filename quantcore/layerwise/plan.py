@@ -195,8 +195,14 @@ def check_error(table: Table, error: str, inputs: Imatrix | None) -> None:
     """Check that every weight that will be measured has this error; see `check_size`.
 
     Raises:
-        QuantError: the error is of outputs, and there is no imatrix, or it lacks weights.
+        QuantError: the error is of outputs, and there is no imatrix, or it lacks weights; or it is of
+            effects, and the table has none.
     """
+    if error == "effect" and not table.effects:
+        raise QuantError(
+            "The error effect needs effects on the output of your model; call sensitivity with forward= in "
+            "Python, or choose relative or absolute."
+        )
     if error.startswith("output") and inputs is None:
         raise QuantError(f"The error {error} needs an imatrix; give one, or choose relative or absolute.")
     if error != "output" or inputs is None:

@@ -126,6 +126,8 @@ def test_scores():
 
 
 def test_what_forward_may_not_return_is_said(model, whole):
+    with pytest.raises(qc.QuantError, match=r"The score cosine of input 1 is not finite .*: its outputs are all 0\."):
+        layerwise.effects._Outputs(torch.eye(2)[[0, 1]] * torch.tensor([[1.0], [0.0]]), "cosine").effect(torch.eye(2), "g")
     size = 6 / 8 * sum(row.elements for row in whole.rows.values())
     cases = [
         (lambda given: [1.0], "forward must return a tensor of shape"), (lambda given: torch.tensor(1.0), "not shape"),

@@ -495,7 +495,7 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
     [
         (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--part", "2"], "--part 2 is not a part"),
         (["--part", "3/2"], "There is no part 3 of 2"), (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"), (["--merge", "none.json"], "none.json can't be read"),
-        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "8.5", "--error", "output"], "The error output needs an imatrix"), (["--bits", "nan"], "--bits nan is not a number of bits"),
+        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "8.5", "--error", "output"], "The error output needs an imatrix"), (["--bits", "8.5", "--error", "effect"], "The error effect needs effects"), (["--bits", "nan"], "--bits nan is not a number of bits"),
         (["--minimum", "8"], "The minimum '8' is not a pattern"), (["--minimum", "*=x"], "*=x"), (["--minimum", "*=-1"], "*=-1"), (["--bits", "8.5", "--minimum", "head=4"], "'head' fits no weight"),
     ],
 )  # fmt: skip
