@@ -113,7 +113,7 @@ def _norms(rows: Tensor) -> Tensor:
 
 def ratio_db(power: Tensor, sse: Tensor) -> Tensor:
     """Return 10·log10(power / sse) in dB, elementwise; inf where sse is 0, nan where both are."""
-    return torch.log10(power / sse).mul(10)
+    return torch.log10(torch.div(power, sse)).mul(10)
 
 
 def quantized(value: Any, scheme: "Scheme | str | Quantized", numbers: Tensor, what: str) -> Quantized:
