@@ -108,7 +108,8 @@ def reach(x: Tensor, w: Tensor) -> Tensor:
 
 
 def _norms(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return found
 
 
 def ratio_db(power: Tensor, sse: Tensor) -> Tensor:
