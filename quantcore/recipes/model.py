@@ -89,8 +89,8 @@ def model_of(checkpoint: Checkpoint) -> Model:
         heads = _number(config, f"{arch}.attention.head_count", 0)
         values = _number(config, f"{arch}.attention.head_count_kv", heads)
         experts = _number(config, f"{arch}.expert_count", 0)
-        origins = {tensor.name: (tensor.name,) for tensor in of_file}
-        return Model(arch, layers, heads, values, experts, in_order(of_file), origins)
+        own: dict[str, tuple[str, ...]] = {tensor.name: (tensor.name,) for tensor in of_file}
+        return Model(arch, layers, heads, values, experts, in_order(of_file), own)
     config = config.get("text_config", config)
     arch = _architecture(config)
     layers = _number(config, "num_hidden_layers", None, "n_layer")
