@@ -162,8 +162,8 @@ def ftype_types(
 
     >>> from quantcore.checkpoints import EXAMPLES
     >>> types = ftype_types(EXAMPLES["minilm"], "Q4_K_M")  # 384 columns are not whole blocks of 256
-    >>> types["blk.0.ffn_up.weight"], types["blk.0.ffn_down.weight"], types["blk.0.attn_output.bias"]
-    ('Q5_0', 'Q6_K', 'F32')
+    >>> types["blk.0.attn_q.weight"], types["blk.0.ffn_down.weight"], types["blk.0.attn_q.bias"]
+    ('Q5_0', 'Q4_K', 'F32')
 
     Raises:
         QuantError: as `ftype_file`.
