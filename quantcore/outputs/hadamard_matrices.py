@@ -43,10 +43,10 @@ def hadamard_matrix(size: int) -> Tensor:
         QuantError: none is known here.
     """
     order, doublings = factors(size)
-    found = base(order)
+    found = torch.ones((1, 1), dtype=torch.int8)
     for _ in range(doublings):
         found = torch.cat([torch.cat([found, found], 1), torch.cat([found, -found], 1)])
-    return found
+    return torch.kron(base(order), found)
 
 
 def factors(size: int) -> tuple[int, int]:

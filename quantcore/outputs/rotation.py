@@ -9,10 +9,11 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.outputs.hadamard_matrices import base, factors
+from quantcore.outputs.hadamard_matrices import base, factors, hadamard_matrix
 from quantcore.outputs.matrices import MethodStep, layer_matrices
 
 _ROWS = 128  # rotated at a time: their float64 numbers stay in the cache
+_DOUBLINGS = 6  # of a Kronecker factor: matrices of 64 rows are fast to multiply by
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +76,23 @@ def _signs(columns: int, seed: int | None) -> Tensor:
 
 def _rotate(rows: Tensor, signs: Tensor, size: int) -> Tensor:
     """Return rows·diag(signs)·Hᵀ/√size in blocks of columns, computed in float64, float32."""
-    order, doublings = factors(size)
-    matrix, out = base(order).to(rows.device, torch.float64), torch.empty_like(rows)
+    matrices = [m.to(rows.device, torch.float64) for m in _kronecker_factors(size)]
+    out = torch.empty_like(rows)
     for start in range(0, len(rows), _ROWS):
         part = rows[start : start + _ROWS].double().mul_(signs.to(rows.device))
-        part = (part.view(-1, order) @ matrix.T).view(-1, 1 << doublings, order)
-        for _ in range(doublings):  # pairs that are 1, 2, 4, … apart, as in a fast Fourier transform
-            even, odd = part[:, 0::2], part[:, 1::2]
-            part = torch.cat([even + odd, even - odd], 1)
-        part.div_(size**0.5)
-        out[start : start + _ROWS] = part.reshape(-1, rows.shape[1])
+        inner = size
+        for matrix in matrices:
+            inner //= len(matrix)
+            split = part.reshape(-1, len(matrix), inner)
+            part = matrix @ split if inner > 1 else split[..., 0] @ matrix.T
+        out[start : start + _ROWS] = part.div_(size**0.5).reshape(-1, rows.shape[1])
     if not bool(torch.isfinite(out).all()):
         raise QuantError("A rotated number exceeds float32, whose largest is 3.4e38; scale x or w down.")
     return out
+
+
+def _kronecker_factors(size: int) -> list[Tensor]:
+    """Return small matrices whose Kronecker product is the Hadamard matrix of a size."""
+    order, doublings = factors(size)
+    each = [min(_DOUBLINGS, doublings - done) for done in range(0, doublings, _DOUBLINGS)]
+    return [base(order), *(hadamard_matrix(1 << number) for number in each)]
