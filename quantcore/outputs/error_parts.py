@@ -133,11 +133,11 @@ def layer(
             ``per_channel(0)`` per token, ``per_group(32)``. Static ones are those of `calibrate`.
         bias: one number per output, which is not quantized.
 
-    >>> found = layer([[1.0, 2.0]], [[0.5, 0.26], [1.0, -1.0]], "int4")
-    >>> found.y.tolist(), found.weight.codes.tolist()
-    ([[1.0199999809265137, -1.0]], [[4, 2], [7, -7]])
-    >>> print(found)
-    output SQNR 31.3 dB
+    >>> found = layer([[1.0, 2.0]], [[0.5, 0.25], [1.75, -1.0]], "int4")
+    >>> found.y.tolist(), found.y_hat.tolist(), found.weight.codes.tolist()
+    ([[1.0, -0.25]], [[1.0, -0.25]], [[2, 1], [7, -4]])
+    >>> print(layer([[1.0, 2.0]], [[0.6, 0.25], [1.75, -1.0]], "int4"))
+    output SQNR 20.8 dB
     x·ΔW: +100.0% of the squared error
 
     Raises:

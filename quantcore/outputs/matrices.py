@@ -18,6 +18,7 @@ from quantcore.wording import shape_text
 
 UNIT = 2.0**-24  # the largest relative error of one float32 rounding
 TINY = 2.0**-126  # the largest absolute error of a product that underflows
+_AXES = {"x": "[tokens, in]", "w": "[out, in]"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +47,6 @@ def matrix(value: Any, what: str) -> Tensor:
         )
     refuse_nonfinite(found, "a layer", what)
     return found
-
-
-_AXES = {"x": "[tokens, in]", "w": "[out, in]"}
 
 
 def layer_matrices(x: Any, w: Any) -> tuple[Tensor, Tensor]:

@@ -61,8 +61,8 @@ def from_moment(w: Any, weight_scheme: Scheme | str | Quantized, moment: Any) ->
         moment: H = xᵀ·x [in, in], or its diagonal [in], such as the mean squared inputs of llama.cpp's
             imatrix, which leaves out how inputs are correlated.
 
-    >>> from_moment([[1.0, 0.4]], "int2", [4.0, 1.0]).energy.tolist()
-    [0.16000000894069672]
+    >>> from_moment([[1.0, 0.25]], "int2", [4.0, 1.0]).energy.tolist()
+    [0.0625]
 
     Raises:
         QuantError: the moment does not fit w, or is not one: not symmetric, or with negative squares.

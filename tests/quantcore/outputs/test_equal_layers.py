@@ -99,8 +99,11 @@ def test_hadamard_matrices_are_those_of_compressed_tensors():
         assert torch.equal(random * (own[0] * random[0]), own), size
 
 
-def test_every_multiple_of_four_up_to_256_but_three():
-    for size in range(4, 257, 4):
+@pytest.mark.parametrize(
+    "sizes", [(20, 28, 36, 76, 148, 188, 236), pytest.param(range(4, 257, 4), marks=pytest.mark.slow)]
+)
+def test_every_multiple_of_four_up_to_256_but_three(sizes):
+    for size in sizes:
         if size in (188, 236, 244):
             with pytest.raises(qc.QuantError, match="rotate blocks of columns, such as size=4"):
                 qc.outputs.hadamard_matrix(size)
