@@ -2,9 +2,9 @@
 
 from quantcore.layerwise import command
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
-from quantcore.layerwise.collect import Collected, LayerInputs, collect
 from quantcore.layerwise.effects import SCORES
 from quantcore.layerwise.imatrix import Imatrix
+from quantcore.layerwise.inputs import Collected, LayerInputs, collect
 from quantcore.layerwise.measure import WHOLE, dtype_of, estimated, measured, rows_together
 from quantcore.layerwise.plan import (
     AS_STORED,

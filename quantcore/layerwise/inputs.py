@@ -125,7 +125,7 @@ class Collected:
         for name, own in self.layers.items():
             stored, expert = (name, None) if architecture is None else _gguf_name(name, architecture)
             entries.setdefault(stored, {})[expert or 0] = own
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for name, experts in entries.items():
             width = len(next(iter(experts.values())).sums)
             sums, counts = torch.zeros(max(experts) + 1, width), torch.zeros(max(experts) + 1, 1)
@@ -257,7 +257,8 @@ class _Run:
     """The sums of all layers, and the mask of the batch that the model runs."""
 
     def __init__(self, mask: Mask) -> None:
-        self._mask_of, self._mask = mask, None
+        self._mask_of = mask
+        self._mask: Tensor | None = None
         self.sums: dict[str, _Sums] = {}
         self.handles: list[Any] = []
         self.unmasked: set[str] = set()
