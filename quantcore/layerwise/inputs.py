@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from quantcore.checkpoints.containers.gguf_writer import write_gguf
+from quantcore.checkpoints import write_gguf
 from quantcore.checkpoints.ggml import GgufNames
 from quantcore.errors import QuantError
 from quantcore.wording import count, short
