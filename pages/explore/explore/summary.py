@@ -152,10 +152,10 @@ def markup(tensor: PageTensor, scheme: qc.Scheme, trace: qc.Trace, reference: Re
 
 
 def following(
-    comparison: pinned.Comparison, tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic
+    compared: pinned.ComparedWith, tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic
 ) -> BesideMaps:
     """Return what of this page follows with the maps while a control is dragged."""
-    lines = markup(tensor, scheme, shown.trace, comparison.reference(tensor, scheme))
+    lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
     return BesideMaps({SUMMARY: lines}, {scheme_state.TEXT: str(scheme)}, (FINDINGS,))
 
 

@@ -46,7 +46,7 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedWith:
     """What a session compares with, whatever the scheme.
 
     ``pinned``: the text of the pinned scheme, or empty; ``last``: tensor, scheme and previous scheme of the
@@ -69,11 +69,11 @@ class Comparison:
             return Reference(name, text, None, None, str(error)) if self.pinned else None
 
 
-def comparison(tensor: PageTensor, scheme: qc.Scheme) -> Comparison:
+def compared_with(tensor: PageTensor, scheme: qc.Scheme) -> ComparedWith:
     """Return what this run compares with, whose scheme is the next one's previous."""
     last = _next(st.session_state.get(_LAST, ("", "", "")), tensor.key, str(scheme))
     st.session_state[_LAST] = last
-    return Comparison(str(st.session_state.get(PIN) or ""), last)
+    return ComparedWith(str(st.session_state.get(PIN) or ""), last)
 
 
 def _next(last: tuple[str, str, str], tensor: str, scheme: str) -> tuple[str, str, str]:
