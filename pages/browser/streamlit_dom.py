@@ -47,6 +47,7 @@ _TEST_IDS = {
     "button": "stButton",
     "empty": "stEmpty",
     "help": "stTooltipIcon",
+    "html": "stHtml",
 }
 NAMES = {
     **{name: f".{written}" for name, written in _CLASSES.items()},
