@@ -137,7 +137,7 @@ def layer(
     >>> found.y.tolist(), found.y_hat.tolist(), found.weight.codes.tolist()
     ([[1.0, -0.25]], [[1.0, -0.25]], [[2, 1], [7, -4]])
     >>> print(layer([[1.0, 2.0]], [[0.6, 0.25], [1.75, -1.0]], "int4"))
-    output SQNR 20.8 dB
+    output SQNR 21.0 dB
     x·ΔW: +100.0% of the squared error
 
     Raises:
