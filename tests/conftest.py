@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 TESTS = Path(__file__).parent
+ONE_SERVER = ("test_hostile", "test_models_folder", "test_server", "test_warm")
 IN_BROWSER = sorted(path.stem for path in TESTS.glob("browser/test_*.py"))
 # packages of libraries that take 4 to 6 s to import
 LIBRARIES = re.compile(
@@ -70,6 +71,8 @@ def _scope(module: str) -> str:
     """What one worker runs: a module, whose tests share a server or a training, or all of one import."""
     if module.startswith("tests/browser/"):
         return f"browser {IN_BROWSER.index(Path(module).stem) % 2}"
+    if Path(module).stem in ONE_SERVER and module.startswith("tests/served/"):
+        return "one server"
     text = (TESTS.parent / module).read_text(encoding="utf-8")
     return "libraries" if LIBRARIES.search(text) else module
 
