@@ -28,10 +28,10 @@ quantcore.checkpoints
 quantcore.layerwise
 quantcore.__main__
 quantcore
-pages.browser
+pages.browser pages.models.keys
 pages.serving
 pages.shared
-pages.sidebar pages.maps pages.models.keys
+pages.sidebar pages.maps
 pages.models.opening pages.learn
 pages.*.*
 pages.registry
