@@ -26,6 +26,7 @@ quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
 quantcore.layerwise
+quantcore.recipes
 quantcore.__main__
 quantcore
 pages.browser pages.models.keys
