@@ -53,6 +53,7 @@ _TEST_IDS = {
     "sidebar_links": "stSidebarNavItems",
     "icon": "stIconMaterial",
     "sidebar_line": "stSidebarNavSeparator",
+    "html": "stHtml",
 }
 NAMES = {
     **{name: f".{written}" for name, written in _CLASSES.items()},
