@@ -21,7 +21,7 @@ quantcore.programs
 quantcore.qparams
 quantcore.quantization
 quantcore.analysis quantcore.tracing
-quantcore.mistakes
+quantcore.mistakes quantcore.outputs
 quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
