@@ -93,7 +93,7 @@ def nodes_of(name):
 
 
 def dotted(node):
-    """A name with its dots as it is written, after "()" or the like what follows: `ast.unparse` takes seconds."""
+    """Return a name as it is written, after "" for what is no name: `ast.unparse` takes seconds."""
     after = []
     while isinstance(node, ast.Attribute):
         after.append(node.attr)
