@@ -108,9 +108,12 @@ def gptq(
             column.
         moment: H itself, [in, in], or its diagonal, such as an imatrix, which leaves nothing to make up for.
 
-    >>> x = [[1.0, 1.0], [1.0, 0.9]]
-    >>> gptq([[1.2, 0.5], [0.8, 1.5]], x, "int2 per_channel(0)").quantized.codes.tolist()
-    [[1, 1], [0, 1]]
+    >>> w, x = [[0.5, 0.5, 1.0]], [[1.0, 1.0, 0.0], [1.0, 0.9, 1.0]]
+    >>> found = gptq(w, x, "int3 per_channel(0)")
+    >>> found.quantized.codes.tolist()  # 2, 2, 3 to nearest: both round up, and their inputs go together
+    [[2, 1, 3]]
+    >>> f"{found.nearest_objective:.3f} {found.objective:.3f}"
+    '0.211 0.000'
 
     Raises:
         QuantError: w, x and moment do not fit, the scheme can't code columns one at a time, or H can't be
