@@ -1,0 +1,6 @@
+"""What a choice of schemes is in the tools that quantize: llama.cpp's file types, a recipe for each tool."""
+
+from quantcore.recipes.ftypes import FTYPES
+from quantcore.recipes.preview import FtypeFile, ftype_file, ftype_size, ftype_types
+
+__all__ = ["FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types"]
