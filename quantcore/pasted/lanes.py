@@ -17,7 +17,7 @@ from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, NUMBERS, shape_of
 from quantcore.pasted.evaluation import Override, Val, Vals
-from quantcore.pasted.levels import Levels
+from quantcore.pasted.levels import TableCodes
 from quantcore.pasted.names import Allowed
 
 _RUNNING = "running"  # the name of a reduction over elements that the code visits one after another
@@ -59,7 +59,7 @@ class AssignedCells:
 
 
 @dataclass(eq=False)
-class Lanes(Levels):
+class Lanes(TableCodes):
     """One evaluation of the code: its lanes.
 
     ``branches``: the tests on elements whose branches are being run, each with the value that leads to it;
@@ -75,7 +75,7 @@ class Lanes(Levels):
         return all(bool(test.value) == wanted for test, wanted in self.branches)
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
-        """Append a value, as `Levels.note`; a sum over lanes is not an element."""
+        """Append a value, as `TableCodes.note`; a sum over lanes is not an element."""
         later = {"setitem": len(args), "getitem": 1, "pack": len(args)}.get(op, 0)  # an index is needed now
         for a in args[later:]:
             if a.op == "setitem":

@@ -16,7 +16,7 @@ _DISTANCES = ("abs", "pow", "shape", "copy", "unary")  # what is computed of a d
 
 
 @dataclass(eq=False)
-class Levels(Evaluation):
+class TableCodes(Evaluation):
     """One evaluation of the code: the tables that it chooses values from, and looks codes up in."""
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
