@@ -2,5 +2,6 @@
 
 from quantcore.recipes.ftypes import FTYPES
 from quantcore.recipes.preview import FtypeFile, ftype_file, ftype_size, ftype_types
+from quantcore.recipes.recipe import TOOLS, Recipe, recipe
 
-__all__ = ["FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types"]
+__all__ = ["FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types", "recipe", "Recipe", "TOOLS"]
