@@ -21,7 +21,7 @@ quantcore.programs
 quantcore.qparams
 quantcore.quantization
 quantcore.analysis quantcore.tracing
-quantcore.mistakes
+quantcore.mistakes quantcore.outputs
 quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
@@ -29,10 +29,10 @@ quantcore.layerwise
 quantcore.recipes
 quantcore.__main__
 quantcore
-pages.browser
+pages.browser pages.models.keys
 pages.serving
 pages.shared
-pages.sidebar pages.maps pages.models.keys
+pages.sidebar pages.maps
 pages.models.opening pages.learn
 pages.*.*
 pages.registry

@@ -1,7 +1,7 @@
 """A recipe: which tensor takes which scheme, in the form that a tool reads, with the reason per tensor."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quantcore.analysis import decibels
@@ -83,6 +83,31 @@ def recipe(
     return Recipe(tool.name, tool.file, written.text, written.data, reasons)
 
 
+def fitted(table: Table, tool: Tool, checkpoint: Checkpoint) -> Table:
+    """Return a table in which what a tool does not quantize is left alone, as a plan then leaves it.
+
+    Raises:
+        QuantError: the tool lacks a scheme of the table, or does not know the checkpoint.
+    """
+    schemes = [Choice("any tensor", wanted(scheme), "") for scheme in table.schemes]
+    _check_schemes(schemes, tool)
+    unfit, sizes = tool.unfit(checkpoint), []
+    for each in schemes:
+        assert each.wanted is not None
+        sizes.append(each.wanted.kind.group_size if each.wanted.kind else 0)
+    rows = {}
+    for name, row in table.rows.items():
+        cells = tuple(
+            replace(cell, problem=f"groups of {size} do not divide its rows")
+            if size and row.shape[-1] % size
+            else cell
+            for cell, size in zip(row.cells, sizes, strict=bool(row.cells))
+        )
+        alone = name in unfit and row.cells
+        rows[name] = replace(row, cells=(), reason=unfit[name]) if alone else replace(row, cells=cells)
+    return replace(table, rows=rows)
+
+
 def tool_of(name: str) -> Tool:
     """Return a tool by its name, in any case.
 
@@ -149,12 +174,18 @@ def _check_schemes(choices: Sequence[Choice], tool: Tool) -> None:
 def _check_names(choices: Sequence[Choice], tool: Tool, checkpoint: Checkpoint | None) -> None:
     """Check that the checkpoint has the tensors, that groups fit them, and that readers can load them."""
     tensors = {} if checkpoint is None else checkpoint.tensors
+    unfit = {} if checkpoint is None else tool.unfit(checkpoint)
     groups: dict[str, Choice] = {}
     for each in choices:
         if checkpoint is not None and each.name not in tensors:
             near = nearest(each.name, tensors)
             hint = f"; the nearest name is {short(near, 120)}" if near else ""
             raise QuantError(f"The checkpoint has no tensor {short(each.name, 120)}{hint}.")
+        if each.wanted is not None and each.name in unfit:
+            raise QuantError(
+                f"{short(each.name, 120)} {unfit[each.name]}, so that {tool.name} does not quantize it; "
+                "leave it as stored."
+            )
         kind = each.wanted.kind if each.wanted else None
         if kind is not None and checkpoint is not None:
             check_width(each.name, tensors[each.name].shape, kind.group_size, tool.name)

@@ -82,6 +82,7 @@ def check_headers(headers: Message) -> None:
         ("/vendor/plotly.min.js", 200),
         ("/vendor/nothing.js", 404),
         ("/arithmetic/nothing?at=0", 204),
+        ("/live/nothing?bits=5", 204),
         ("/favicon.png", 200),
         ("/static/nothing", 200),
         ("/media/nothing.csv", 404),

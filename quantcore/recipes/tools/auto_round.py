@@ -12,7 +12,7 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, kept_modules
+from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, kept_modules, no_linears
 from quantcore.recipes.wanted import Kind
 
 _FLOAT = {"bits": 16, "data_type": "fp", "act_bits": 16, "act_data_type": "fp"}
@@ -38,5 +38,6 @@ AUTO_ROUND = Tool(
         for kind in ("per_channel(0)", "per_group(32)", "per_group(128)")
         if (bits, symmetry) != (8, "asymmetric")
     ),
-    by_kind(entry), _write,
+    ("int8 per_channel(0)", "int4 per_group(32)", "int4 per_group(128)", "int3 per_group(128)"),
+    by_kind(entry), _write, no_linears,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel, PerTensor
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_kind, kept_modules, quantized
+from quantcore.recipes.tools.tool import Choice, Tool, Written, by_kind, kept_modules, no_linears, quantized
 from quantcore.recipes.wanted import Kind
 
 # what the presets NVFP4A16 and MXFP4A16 say of weights (quantization/quant_scheme.py)
@@ -70,5 +70,6 @@ COMPRESSED_TENSORS = Tool(
         ),
         "e4m3fn per_tensor", "e4m3fn per_channel(0)", "compressed_tensors.nvfp4", "compressed_tensors.mxfp4",
     ),
-    by_kind(entry), _write, fuses=True,
+    ("int8 per_channel(0)", "int4 per_group(32)", "int4 per_group(128)"),
+    by_kind(entry), _write, no_linears, fuses=True,
 )  # fmt: skip

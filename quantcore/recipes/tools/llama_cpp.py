@@ -76,6 +76,16 @@ def _types(choices: Sequence[Choice], model: Model | None) -> dict[str, str]:
     return found | given
 
 
+def _never(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the tensors that llama.cpp never quantizes, or does not have."""
+    model = model_of(checkpoint)
+    found = dict.fromkeys(model.unknown, "has no name in llama.cpp")
+    for tensor in model.tensors:
+        if not may_be_quantized(tensor.name, tensor.shape):
+            found |= dict.fromkeys(model.origins[tensor.name], "is never quantized by llama.cpp")
+    return found
+
+
 def _base(types: Mapping[str, str]) -> tuple[str, str]:
     """Return the file type whose tensors with --pure have the type that most are to have, and that type."""
     counts = Counter(kind for kind in types.values() if kind not in FLOATS)
@@ -119,5 +129,6 @@ def _check(types: Mapping[str, str], data: Mapping[str, Any], checkpoint: Checkp
 LLAMA_CPP = Tool(
     "llama.cpp", "quantize_with_llama_cpp.sh",
     tuple(name for name in PRESETS if name.startswith("gguf.")),
-    lambda given: bool(given.ggml), _write,
+    tuple(f"gguf.{kind}" for kind in ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q5_0", "Q4_0")),
+    lambda given: bool(given.ggml), _write, _never,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quantcore.checkpoints import Checkpoint
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, kept_modules
+from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, kept_modules, no_matrices
 from quantcore.recipes.wanted import Kind
 
 _FLOAT_MODES = {("e2m1", "e8m0"): ("mxfp4", 32, 4), ("e4m3fn", "e8m0"): ("mxfp8", 32, 8)}
@@ -39,5 +39,6 @@ MLX = Tool(
         *(f"uint{b} asymmetric per_group({size})" for b in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128)),
         "torchao.mxfp4", "torchao.mxfp8_e4m3", "torchao.nvfp4",
     ),
-    by_kind(entry), _write,
+    tuple(f"uint{bits} asymmetric per_group(64)" for bits in (3, 4, 5, 6, 8)),
+    by_kind(entry), _write, no_matrices,
 )  # fmt: skip

@@ -12,8 +12,10 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerTensor
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind
+from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, no_linears
 from quantcore.recipes.wanted import Kind
+
+_SCHEMES = ("e4m3fn per_tensor", "torchao.nvfp4")
 
 
 def entry(kind: Kind) -> dict[str, Any] | None:
@@ -33,6 +35,5 @@ def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
 
 
 MODELOPT = Tool(
-    "ModelOpt", "hf_quant_config.json", ("e4m3fn per_tensor", "torchao.nvfp4"), by_kind(entry), _write,
-    fuses=True,
+    "ModelOpt", "hf_quant_config.json", _SCHEMES, _SCHEMES, by_kind(entry), _write, no_linears, fuses=True,
 )  # fmt: skip

@@ -46,6 +46,15 @@ def _graph(checkpoint: Checkpoint | None) -> OnnxGraph:
     return found
 
 
+def _matmuls(graph: OnnxGraph) -> list[Any]:
+    return [node for node in graph.nodes if node.op == "MatMul" and not node.domain]
+
+
+def _no_matmuls(checkpoint: Checkpoint) -> dict[str, str]:
+    used = {node.input(1) for node in _matmuls(_graph(checkpoint))}
+    return {name: "is not the second input of a MatMul" for name in checkpoint.tensors if name not in used}
+
+
 def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
     graph = _graph(checkpoint)
     entries = {json.dumps(entry(choice.kind)): choice for choice in quantized(choices)}
@@ -55,15 +64,9 @@ def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
             f"onnxruntime gives all MatMuls one scheme, but {short(one.name, 100)} is to have another than "
             f"{short(other.name, 100)}; choose one scheme, and leave the other weights as stored."
         )
-    nodes = {node.name: node.input(1) for node in graph.nodes if node.op == "MatMul" and not node.domain}
-    used = [node for node in graph.nodes if node.op == "MatMul" and not node.domain]
+    used = _matmuls(graph)
+    nodes = {node.name: node.input(1) for node in used}
     taken = {choice.name for choice in quantized(choices)}
-    missing = taken - {node.input(1) for node in used}
-    if missing:
-        raise QuantError(
-            f"{short(min(missing), 120)} is not the second input of a MatMul, which onnxruntime quantizes; "
-            "leave it as stored."
-        )
     excluded = [name for name, weight in nodes.items() if weight not in taken]
     if "" in excluded or len(nodes) < len(used):
         raise QuantError(
@@ -81,5 +84,6 @@ ONNXRUNTIME = Tool(
         f"uint{bits} {symmetry} per_group({size}, axis=0)" for bits in (4, 8)
         for symmetry in ("symmetric", "asymmetric") for size in (16, 32, 64, 128, 256)
     ),
-    by_kind(entry), _write,
+    ("uint4 asymmetric per_group(32, axis=0)",),
+    by_kind(entry), _write, _no_matmuls,
 )  # fmt: skip

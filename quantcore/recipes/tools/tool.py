@@ -6,6 +6,7 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.errors import QuantError
+from quantcore.layerwise import kind_of
 from quantcore.recipes.wanted import Kind, Wanted
 from quantcore.wording import short
 
@@ -54,16 +55,35 @@ class Tool:
     """A tool that quantizes.
 
     ``file``: a name for the recipe; ``menu``: schemes that it has, of which one is named instead of another;
-    ``has``: whether it has a scheme; ``write``: from the choices and the checkpoint, if there is one;
-    ``fuses``: whether readers need the same scheme for q, k, v, for gate, up, and for all experts of a layer.
+    ``usual``: those from which a size is made; ``has``: whether it has a scheme; ``write``: from the choices
+    and the checkpoint, if there is one; ``unfit``: the tensors of a checkpoint that it leaves as they are,
+    with what they are; ``fuses``: whether readers need the same scheme for q, k, v, for gate, up, and for all
+    experts of a layer.
     """
 
     name: str
     file: str
     menu: tuple[str, ...]
+    usual: tuple[str, ...]
     has: Callable[[Wanted], bool]
     write: "Callable[[Sequence[Choice], Checkpoint | None], Written]"
+    unfit: Callable[[Checkpoint], Mapping[str, str]]
     fuses: bool = False
+
+
+def no_matrices(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the tensors that are not the weight of a module with two axes."""
+    return {
+        name: "is not a matrix called weight"
+        for name, tensor in checkpoint.tensors.items()
+        if not name.endswith(".weight") or len(tensor.shape) != 2
+    }
+
+
+def no_linears(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return also the embeddings, by their names."""
+    embeddings = (name for name in checkpoint.tensors if kind_of(name) == "embeddings")
+    return no_matrices(checkpoint) | dict.fromkeys(embeddings, "is an embedding")
 
 
 def by_kind(has: Callable[[Kind], Any]) -> Callable[[Wanted], bool]:

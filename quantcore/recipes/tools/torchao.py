@@ -10,15 +10,10 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, quantized
+from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, no_matrices, quantized
 from quantcore.recipes.wanted import Kind
 
-_IMPORTS = """import torch
-from torchao.quantization import (
-    Float8WeightOnlyConfig, FqnToConfig, IntxWeightOnlyConfig, MappingType, PerAxis, PerGroup, PerRow,
-    quantize_,
-)
-"""
+_NAMES = ("Float8WeightOnlyConfig", "IntxWeightOnlyConfig", "MappingType", "PerAxis", "PerGroup", "PerRow")
 
 
 def entry(kind: Kind) -> dict[str, Any] | None:
@@ -63,7 +58,9 @@ def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
     modules = by_entry(choices, entry)
     calls = list(dict.fromkeys(map(_call, modules.values())))
     names = {call: f"scheme_{i}" for i, call in enumerate(calls)}
-    lines = [_IMPORTS, *(f"{names[call]} = {call}" for call in calls), "config = FqnToConfig({"]
+    used = ["FqnToConfig", *(name for name in _NAMES if any(name in call for call in calls)), "quantize_"]
+    lines = ["import torch", f"from torchao.quantization import {', '.join(used)}", ""]
+    lines += [*(f"{names[call]} = {call}" for call in calls), "config = FqnToConfig({"]
     for choice in quantized(choices):
         lines.append(f"    {choice.module!r}: {names[_call(modules[choice.module])]},  # {choice.reason}")
     lines += ["})", "quantize_(model, config, filter_fn=None)  # modules that are not named stay as they are"]
@@ -80,5 +77,6 @@ TORCHAO = Tool(
         ),
         "e4m3fn per_channel(0)",
     ),
-    by_kind(entry), _write,
+    ("int8 per_channel(0)", "int4 per_group(32)", "int4 per_group(128)", "int4 asymmetric per_group(32)"),
+    by_kind(entry), _write, no_matrices,
 )  # fmt: skip

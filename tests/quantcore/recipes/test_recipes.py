@@ -163,12 +163,13 @@ def test_onnxruntime_excludes_nodes_by_their_names(chain):
         recipe({"w1": OF_MATMUL, "w3": "uint8 asymmetric per_group(32, axis=0)"}, "onnxruntime", checkpoint)
     with pytest.raises(QuantError, match="give the ONNX model"):
         recipe({"w1": OF_MATMUL}, "onnxruntime")
+    with pytest.raises(QuantError, match="give the ONNX model"):
+        recipe({"w.weight": OF_MATMUL}, "onnxruntime", open_checkpoint(EXAMPLES["minilm"]))
 
 
 def test_onnxruntime_quantizes_these_matmuls_and_no_others(chain):
     import onnx
 
-    pytest.importorskip("onnx_ir", reason="onnxruntime needs it to quantize")
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     made = recipe({"w1": OF_MATMUL, "w3": OF_MATMUL}, "onnxruntime", open_checkpoint(chain))
@@ -179,7 +180,7 @@ def test_onnxruntime_quantizes_these_matmuls_and_no_others(chain):
 
 def test_mlx_quantizes_these_modules_and_no_others():
     """By the rule of mlx-lm's loader: a module's own entry, else whether the file has scales for it."""
-    nn_of_mlx = pytest.importorskip("mlx.nn")
+    nn_of_mlx = pytest.importorskip("mlx.nn", reason="MLX is no part of the checks: pip install mlx[cpu]")
     chosen = {"up.weight": UINT4, "up_two.weight": "as stored", "down.weight": "torchao.mxfp4"}
     quantization = recipe(chosen, "MLX").json["quantization"]
     ours = nn_of_mlx.Module()
