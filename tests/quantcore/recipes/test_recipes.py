@@ -169,7 +169,6 @@ def test_onnxruntime_excludes_nodes_by_their_names(chain):
 
 def test_onnxruntime_quantizes_these_matmuls_and_no_others(chain):
     import onnx
-
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     made = recipe({"w1": OF_MATMUL, "w3": OF_MATMUL}, "onnxruntime", open_checkpoint(chain))
