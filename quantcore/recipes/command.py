@@ -124,7 +124,7 @@ def _table(options: argparse.Namespace, tool: Tool, checkpoint: Checkpoint) -> T
     *_, last = command.with_progress(
         sensitivity(checkpoint, schemes, imatrix, threads=max(1, options.threads))
     )
-    return last.table  # type: ignore[no-any-return]
+    return last.table
 
 
 def _said(chosen: Plan, table: Table) -> str:
