@@ -3,9 +3,9 @@
 from quantcore.recipes import command
 from quantcore.recipes.ftypes import FTYPES
 from quantcore.recipes.preview import FtypeFile, ftype_file, ftype_size, ftype_types
-from quantcore.recipes.recipe import TOOLS, Recipe, fitted, recipe
+from quantcore.recipes.recipe import TOOLS, ToolRecipe, fitted, recipe
 
 __all__ = [
-    "command", "fitted", "FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types", "recipe", "Recipe",
+    "command", "fitted", "FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types", "recipe", "ToolRecipe",
     "TOOLS",
 ]  # fmt: skip

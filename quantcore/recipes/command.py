@@ -24,7 +24,7 @@ from quantcore.layerwise import (
     sensitivity,
 )
 from quantcore.recipes.preview import ftype_file
-from quantcore.recipes.recipe import TOOLS, Recipe, fitted, recipe, tool_of
+from quantcore.recipes.recipe import TOOLS, ToolRecipe, fitted, recipe, tool_of
 from quantcore.recipes.tools.tool import Tool
 from quantcore.wording import count, megabytes, short
 
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def _of_ftype(options: argparse.Namespace, tool: Tool, checkpoint: Checkpoint) -> tuple[Recipe, str]:
+def _of_ftype(options: argparse.Namespace, tool: Tool, checkpoint: Checkpoint) -> tuple[ToolRecipe, str]:
     """Return the recipe of a file type, and its size."""
     file = ftype_file(checkpoint, options.ftype, options.imatrix or False)
     unknown = f"; {count(len(file.unknown), 'tensor')} not in the file" if file.unknown else ""
@@ -133,7 +133,7 @@ def _said(chosen: Plan, table: Table) -> str:
     return f"{chosen.said}{unread}"
 
 
-def _print(options: argparse.Namespace, made: Recipe, said: str) -> int:
+def _print(options: argparse.Namespace, made: ToolRecipe, said: str) -> int:
     print(said, file=sys.stderr)
     if options.json:
         content = {

@@ -15,7 +15,7 @@ from quantcore.recipes.tools.llama_cpp import LLAMA_CPP
 from quantcore.recipes.tools.mlx import MLX
 from quantcore.recipes.tools.modelopt import MODELOPT
 from quantcore.recipes.tools.onnxruntime import ONNXRUNTIME
-from quantcore.recipes.tools.tool import Choice, Tool
+from quantcore.recipes.tools.tool import TensorChoice, Tool
 from quantcore.recipes.tools.torchao import TORCHAO
 from quantcore.recipes.wanted import check_width, nearest_of, wanted
 from quantcore.scheme import Scheme
@@ -26,7 +26,7 @@ TOOLS = {tool.name: tool for tool in _ALL}
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ToolRecipe:
     """What a tool is given.
 
     ``text``: of a file, for which ``file`` is a name; ``json``: the same as plain data, for tools that take
@@ -45,7 +45,7 @@ def recipe(
     for_: str = "llama.cpp",
     checkpoint: Checkpoint | None = None,
     table: Table | None = None,
-) -> Recipe:
+) -> ToolRecipe:
     """Return the recipe of a choice for a tool.
 
     The tool is told formats, symmetry and granularity; how it rounds and computes scales is its own.
@@ -80,7 +80,7 @@ def recipe(
     reasons = {
         each.name: f"{each.wanted.text if each.wanted else AS_STORED}: {each.reason}" for each in choices
     }
-    return Recipe(tool.name, tool.file, written.text, written.data, reasons)
+    return ToolRecipe(tool.name, tool.file, written.text, written.data, reasons)
 
 
 def fitted(table: Table, tool: Tool, checkpoint: Checkpoint) -> Table:
@@ -89,7 +89,7 @@ def fitted(table: Table, tool: Tool, checkpoint: Checkpoint) -> Table:
     Raises:
         QuantError: the tool lacks a scheme of the table, or does not know the checkpoint.
     """
-    schemes = [Choice("any tensor", wanted(scheme), "") for scheme in table.schemes]
+    schemes = [TensorChoice("any tensor", wanted(scheme), "") for scheme in table.schemes]
     _check_schemes(schemes, tool)
     unfit, sizes = tool.unfit(checkpoint), []
     for each in schemes:
@@ -123,17 +123,17 @@ def tool_of(name: str) -> Tool:
     return found
 
 
-def _choices(chosen: Any, table: Table | None) -> list[Choice]:
+def _choices(chosen: Any, table: Table | None) -> list[TensorChoice]:
     if isinstance(chosen, Plan):
         rows = {} if table is None else table.rows
         return [
-            Choice(name, wanted(scheme), _why(rows.get(name), scheme, table))
+            TensorChoice(name, wanted(scheme), _why(rows.get(name), scheme, table))
             for name, scheme in chosen.schemes.items()
         ]
     if isinstance(chosen, FtypeFile):
         kinds = {tensor.name: tensor.kind for tensor in chosen.tensors}
         return [
-            Choice(own, None if kind == kinds[name] else wanted(kind), chosen.reasons[name])
+            TensorChoice(own, None if kind == kinds[name] else wanted(kind), chosen.reasons[name])
             for name, kind in chosen.types.items()
             for own in chosen.origins[name]
         ]
@@ -141,7 +141,7 @@ def _choices(chosen: Any, table: Table | None) -> list[Choice]:
         raise QuantError(
             f"A recipe needs a plan, a file of llama-quantize or schemes by tensor, not {passed(chosen)}."
         )
-    return [Choice(str(name), wanted(scheme), "as given") for name, scheme in chosen.items()]
+    return [TensorChoice(str(name), wanted(scheme), "as given") for name, scheme in chosen.items()]
 
 
 def _why(row: Any, scheme: str, table: Table | None) -> str:
@@ -157,7 +157,7 @@ def _why(row: Any, scheme: str, table: Table | None) -> str:
     return f"chosen by the plan, SQNR {decibels(cell.sqnr_db)} at {bits:.3g} bits per weight"
 
 
-def _check_schemes(choices: Sequence[Choice], tool: Tool) -> None:
+def _check_schemes(choices: Sequence[TensorChoice], tool: Tool) -> None:
     lacking = [each for each in choices if each.wanted is not None and not tool.has(each.wanted)]
     if lacking:
         first = lacking[0]
@@ -171,11 +171,11 @@ def _check_schemes(choices: Sequence[Choice], tool: Tool) -> None:
         raise QuantError("No tensor is to be quantized, so that there is no recipe; choose a scheme for one.")
 
 
-def _check_names(choices: Sequence[Choice], tool: Tool, checkpoint: Checkpoint | None) -> None:
+def _check_names(choices: Sequence[TensorChoice], tool: Tool, checkpoint: Checkpoint | None) -> None:
     """Check that the checkpoint has the tensors, that groups fit them, and that readers can load them."""
     tensors = {} if checkpoint is None else checkpoint.tensors
     unfit = {} if checkpoint is None else tool.unfit(checkpoint)
-    groups: dict[str, Choice] = {}
+    groups: dict[str, TensorChoice] = {}
     for each in choices:
         if checkpoint is not None and each.name not in tensors:
             near = nearest(each.name, tensors)

@@ -16,7 +16,7 @@ _SHAPE = (256, 1024)  # by which bits per element are compared
 
 
 @dataclass(frozen=True)
-class Kind:
+class StorageKind:
     """What tools are told of a scheme: rounding and the formula of the scale are their own.
 
     ``format``: such as "int4" or "e4m3fn"; ``scales``: the format of quantized scales, "" if they are floats.
@@ -50,7 +50,7 @@ class Wanted:
     text: str
     scheme: Scheme | None
     ggml: str
-    kind: Kind | None
+    kind: StorageKind | None
 
     @property
     def code_bits(self) -> float:
@@ -89,7 +89,7 @@ def wanted(value: Scheme | str) -> Wanted | None:
     return Wanted(preset or str(scheme), scheme, ggml, None if ggml else _kind_of(scheme))
 
 
-def _kind_of(scheme: Scheme) -> Kind | None:
+def _kind_of(scheme: Scheme) -> StorageKind | None:
     """Return what tools are told; None for what they have no word for, such as a searched range."""
     fmt, inner = scheme.format, scheme.scales
     if not isinstance(scheme.range_setting, MinMax) or isinstance(scheme.granularity, PerFlatGroup):
@@ -101,7 +101,7 @@ def _kind_of(scheme: Scheme) -> Kind | None:
     if inner is not None:
         scales = "e8m0" if inner.format.bits == 8 and getattr(inner.format, "mantissa", 3) == 0 else ""
         scales = scales or str(inner.format)
-    return Kind(name, scheme.symmetric, scheme.granularity, scales)
+    return StorageKind(name, scheme.symmetric, scheme.granularity, scales)
 
 
 def nearest_of(given: Wanted, menu: tuple[str, ...]) -> str:

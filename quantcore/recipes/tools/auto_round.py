@@ -12,13 +12,21 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, kept_modules, no_linears
-from quantcore.recipes.wanted import Kind
+from quantcore.recipes.tools.tool import (
+    TensorChoice,
+    Tool,
+    Written,
+    by_entry,
+    by_kind,
+    kept_modules,
+    no_linears,
+)
+from quantcore.recipes.wanted import StorageKind
 
 _FLOAT = {"bits": 16, "data_type": "fp", "act_bits": 16, "act_data_type": "fp"}
 
 
-def entry(kind: Kind) -> dict[str, Any] | None:
+def entry(kind: StorageKind) -> dict[str, Any] | None:
     """Return the scheme of a layer."""
     size = -1 if kind.granularity == PerChannel(0) else kind.group_size
     if kind.bits not in (2, 3, 4, 8) or kind.scales or not size or (kind.bits == 8 and not kind.symmetric):
@@ -26,7 +34,7 @@ def entry(kind: Kind) -> dict[str, Any] | None:
     return {"bits": kind.bits, "group_size": size, "sym": kind.symmetric, "data_type": "int", "act_bits": 16}
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     data = {**by_entry(choices, entry), **dict.fromkeys(kept_modules(choices), _FLOAT)}
     return Written(json.dumps(data, indent=2), data)
 

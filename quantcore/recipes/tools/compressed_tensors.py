@@ -11,8 +11,16 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel, PerTensor
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_kind, kept_modules, no_linears, quantized
-from quantcore.recipes.wanted import Kind
+from quantcore.recipes.tools.tool import (
+    TensorChoice,
+    Tool,
+    Written,
+    by_kind,
+    kept_modules,
+    no_linears,
+    quantized,
+)
+from quantcore.recipes.wanted import StorageKind
 
 # what the presets NVFP4A16 and MXFP4A16 say of weights (quantization/quant_scheme.py)
 _FP4 = {
@@ -21,7 +29,7 @@ _FP4 = {
 }
 
 
-def entry(kind: Kind) -> dict[str, Any] | None:
+def entry(kind: StorageKind) -> dict[str, Any] | None:
     """Return the format of a group and its weights."""
     weights: dict[str, Any] = {"num_bits": kind.bits, "type": "int", "symmetric": kind.symmetric}
     if kind.granularity == PerChannel(0):
@@ -45,7 +53,7 @@ def entry(kind: Kind) -> dict[str, Any] | None:
     return None
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     groups: dict[str, dict[str, Any]] = {}
     for choice in quantized(choices):
         own = entry(choice.kind)

@@ -17,7 +17,7 @@ from quantcore.recipes.ftypes import FLOATS, FTYPES, ggml_name
 from quantcore.recipes.mixture import may_be_quantized, needs_imatrix
 from quantcore.recipes.model import Model, model_of
 from quantcore.recipes.preview import ftype_file
-from quantcore.recipes.tools.tool import Choice, Tool, Written
+from quantcore.recipes.tools.tool import TensorChoice, Tool, Written
 from quantcore.scheme import PRESETS
 from quantcore.wording import short
 
@@ -25,7 +25,7 @@ _GGUF = re.compile(r"blk\.\d+\.|token_embd|output|position_embd|token_types|per_
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     model = None if checkpoint is None else model_of(checkpoint)
     types = _types(choices, model)
     base = _base(types)
@@ -40,7 +40,7 @@ def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
     return Written(" \\\n".join(lines) + "\n", data)
 
 
-def _types(choices: Sequence[Choice], model: Model | None) -> dict[str, str]:
+def _types(choices: Sequence[TensorChoice], model: Model | None) -> dict[str, str]:
     """Return the type of every tensor that llama.cpp may quantize, by its names.
 
     Raises:

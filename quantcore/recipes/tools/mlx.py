@@ -10,14 +10,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from quantcore.checkpoints import Checkpoint
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, kept_modules, no_matrices
-from quantcore.recipes.wanted import Kind
+from quantcore.recipes.tools.tool import (
+    TensorChoice,
+    Tool,
+    Written,
+    by_entry,
+    by_kind,
+    kept_modules,
+    no_matrices,
+)
+from quantcore.recipes.wanted import StorageKind
 
 _FLOAT_MODES = {("e2m1", "e8m0"): ("mxfp4", 32, 4), ("e4m3fn", "e8m0"): ("mxfp8", 32, 8)}
 _FLOAT_MODES |= {("e2m1", "e4m3fn"): ("nvfp4", 16, 4)}
 
 
-def entry(kind: Kind) -> dict[str, Any] | None:
+def entry(kind: StorageKind) -> dict[str, Any] | None:
     """Return group size, bits and mode of a module."""
     if not kind.scales and not kind.symmetric and kind.bits in (2, 3, 4, 5, 6, 8):
         affine = {"group_size": kind.group_size, "bits": kind.bits, "mode": "affine"}
@@ -26,7 +34,7 @@ def entry(kind: Kind) -> dict[str, Any] | None:
     return {"group_size": size, "bits": bits, "mode": mode} if size and size == kind.group_size else None
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     modules = by_entry(choices, entry)
     (most, _), *_ = Counter(json.dumps(own) for own in modules.values()).most_common(1)
     data = {**json.loads(most), **modules, **dict.fromkeys(kept_modules(choices), False)}

@@ -12,13 +12,13 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerTensor
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, no_linears
-from quantcore.recipes.wanted import Kind
+from quantcore.recipes.tools.tool import TensorChoice, Tool, Written, by_entry, by_kind, no_linears
+from quantcore.recipes.wanted import StorageKind
 
 _SCHEMES = ("e4m3fn per_tensor", "torchao.nvfp4")
 
 
-def entry(kind: Kind) -> dict[str, Any] | None:
+def entry(kind: StorageKind) -> dict[str, Any] | None:
     """Return the algorithm of a module."""
     if kind.format == "e4m3fn" and not kind.scales and kind.granularity == PerTensor():
         return {"quant_algo": "FP8"}
@@ -27,7 +27,7 @@ def entry(kind: Kind) -> dict[str, Any] | None:
     return None
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     layers = by_entry(choices, entry)
     own = {"quant_algo": "MIXED_PRECISION", "exclude_modules": [], "quantized_layers": layers}
     data = {"producer": {"name": "modelopt"}, "quantization": own}

@@ -12,8 +12,8 @@ from typing import Any
 from quantcore.checkpoints import Checkpoint, OnnxGraph
 from quantcore.errors import QuantError
 from quantcore.granularity import PerGroup
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_kind, quantized
-from quantcore.recipes.wanted import Kind
+from quantcore.recipes.tools.tool import TensorChoice, Tool, Written, by_kind, quantized
+from quantcore.recipes.wanted import StorageKind
 from quantcore.wording import short
 
 _TEXT = """import onnx
@@ -28,7 +28,7 @@ quantizer.model.save_model_to_file("model-quantized.onnx", use_external_data_for
 """
 
 
-def entry(kind: Kind) -> dict[str, Any] | None:
+def entry(kind: StorageKind) -> dict[str, Any] | None:
     """Return the arguments of the quantizer."""
     granularity = kind.granularity
     if kind.bits not in (4, 8) or kind.scales or not isinstance(granularity, PerGroup):
@@ -55,7 +55,7 @@ def _no_matmuls(checkpoint: Checkpoint) -> dict[str, str]:
     return {name: "is not the second input of a MatMul" for name in checkpoint.tensors if name not in used}
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     graph = _graph(checkpoint)
     entries = {json.dumps(entry(choice.kind)): choice for choice in quantized(choices)}
     if len(entries) > 1:

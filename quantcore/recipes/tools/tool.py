@@ -7,12 +7,12 @@ from typing import Any
 from quantcore.checkpoints import Checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise import kind_of
-from quantcore.recipes.wanted import Kind, Wanted
+from quantcore.recipes.wanted import StorageKind, Wanted
 from quantcore.wording import short
 
 
 @dataclass(frozen=True)
-class Choice:
+class TensorChoice:
     """What a tensor is to become, and why; ``wanted``: None if it stays as it is stored."""
 
     name: str
@@ -35,7 +35,7 @@ class Choice:
         return module
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> StorageKind:
         """What the tool is told of it."""
         assert self.wanted is not None
         assert self.wanted.kind is not None
@@ -66,7 +66,7 @@ class Tool:
     menu: tuple[str, ...]
     usual: tuple[str, ...]
     has: Callable[[Wanted], bool]
-    write: "Callable[[Sequence[Choice], Checkpoint | None], Written]"
+    write: "Callable[[Sequence[TensorChoice], Checkpoint | None], Written]"
     unfit: Callable[[Checkpoint], Mapping[str, str]]
     fuses: bool = False
 
@@ -86,22 +86,22 @@ def no_linears(checkpoint: Checkpoint) -> dict[str, str]:
     return no_matrices(checkpoint) | dict.fromkeys(embeddings, "is an embedding")
 
 
-def by_kind(has: Callable[[Kind], Any]) -> Callable[[Wanted], bool]:
+def by_kind(has: Callable[[StorageKind], Any]) -> Callable[[Wanted], bool]:
     """Return a function for `Tool.has` from one that takes kinds and returns None for those it lacks."""
     return lambda given: given.kind is not None and has(given.kind) is not None
 
 
-def quantized(choices: Sequence[Choice]) -> list[Choice]:
+def quantized(choices: Sequence[TensorChoice]) -> list[TensorChoice]:
     """Return the choices that change a tensor."""
     return [choice for choice in choices if choice.wanted is not None]
 
 
-def kept_modules(choices: Sequence[Choice]) -> list[str]:
+def kept_modules(choices: Sequence[TensorChoice]) -> list[str]:
     """Return the modules whose matrices stay as they are stored; norms and biases are no matrices."""
     names = [choice.name for choice in choices if choice.wanted is None and choice.name.endswith(".weight")]
     return [name.removesuffix(".weight") for name in names if "norm" not in name.lower()]
 
 
-def by_entry(choices: Sequence[Choice], entry: Callable[[Kind], Any]) -> Mapping[str, Any]:
+def by_entry(choices: Sequence[TensorChoice], entry: Callable[[StorageKind], Any]) -> Mapping[str, Any]:
     """Return what a tool is told of each module that is quantized."""
     return {choice.module: entry(choice.kind) for choice in quantized(choices)}

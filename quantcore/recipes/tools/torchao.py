@@ -10,13 +10,21 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel
-from quantcore.recipes.tools.tool import Choice, Tool, Written, by_entry, by_kind, no_matrices, quantized
-from quantcore.recipes.wanted import Kind
+from quantcore.recipes.tools.tool import (
+    TensorChoice,
+    Tool,
+    Written,
+    by_entry,
+    by_kind,
+    no_matrices,
+    quantized,
+)
+from quantcore.recipes.wanted import StorageKind
 
 _NAMES = ("Float8WeightOnlyConfig", "IntxWeightOnlyConfig", "MappingType", "PerAxis", "PerGroup", "PerRow")
 
 
-def entry(kind: Kind) -> dict[str, Any] | None:
+def entry(kind: StorageKind) -> dict[str, Any] | None:
     """Return the config of a module as plain data."""
     if kind.scales:
         return None
@@ -54,7 +62,7 @@ def _call(own: dict[str, Any]) -> str:
     return f"{own['_type']}({', '.join(given)})"
 
 
-def _write(choices: Sequence[Choice], checkpoint: Checkpoint | None) -> Written:
+def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
     modules = by_entry(choices, entry)
     calls = list(dict.fromkeys(map(_call, modules.values())))
     names = {call: f"scheme_{i}" for i, call in enumerate(calls)}
