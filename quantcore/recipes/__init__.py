@@ -6,6 +6,6 @@ from quantcore.recipes.preview import FtypeFile, ftype_file, ftype_size, ftype_t
 from quantcore.recipes.recipe import TOOLS, ToolRecipe, fitted, recipe
 
 __all__ = [
-    "command", "fitted", "FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types", "recipe", "ToolRecipe",
-    "TOOLS",
+    "command", "fitted", "FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types", "recipe",
+    "ToolRecipe", "TOOLS",
 ]  # fmt: skip
