@@ -4,14 +4,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import arithmetic, component
+from pages.maps import arithmetic, component, live
 from pages.maps.arithmetic import ElementArithmetic
-from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.shared import messages
 from pages.shared.charts import theme
-from pages.shared.computing import cache
-from pages.shared.state import pinned
+from pages.shared.large import is_large
+from pages.shared.state import pinned, selection
 from pages.shared.state.selection import PageTensor
 from quantcore.analysis import View
 from quantcore.diagnosis import Box
@@ -30,7 +29,7 @@ def controls(
         place: where the maps will be, for errors in the input.
     """
     shape = tensor.shape
-    chosen = worst = worst_of(report, shape)
+    chosen = worst = arithmetic.worst_of(report, shape)
     view = None
     try:
         view = _view_controls(shape, worst)
@@ -46,51 +45,50 @@ def controls(
 def draw(
     place: DeltaGenerator,
     tensor: PageTensor,
-    result: qc.Quantized,
+    scheme: qc.Scheme,
     view: View | None,
-    shown: ElementArithmetic,
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
+    beside: live.Beside | None = None,
 ) -> None:
     """Draw the maps if there is a view.
 
     Args:
-        shown: of the chosen element.
         found: boxes of a finding to outline.
         against: what the error map is compared with, if the visitor has asked for that.
+        beside: what of the page follows with the maps while a control is dragged; None if they don't follow.
     """
     if view is None:
         return
     is_pinned = against is not None and against.name == "pinned"
     other = against.result if against and is_pinned and st.session_state.get(pinned.DIFFERENCE) else None
+    maps = live.LiveView(
+        view,
+        _chosen(tensor.shape),
+        st.session_state["borders"],
+        st.session_state["numbers"],
+        theme(),
+        is_large(),
+        (str(scheme), found),
+        other.scheme if other else None,
+        beside or live.nothing,
+    )
     try:
-        data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
+        picture = maps.picture(tensor, scheme, arithmetic.offer())
     except qc.QuantError as error:
         messages.error(str(error), place)
         return
     with place:
-        picture = Picture(
-            result,
-            data,
-            view,
-            identity=tensor.key,
-            element=shown.trace.index,
-            borders=st.session_state["borders"],
-            numbers=st.session_state["numbers"],
-            theme=theme(),
-            found=found,
-            arithmetic=shown,
-            pointed=arithmetic.offer(tensor, result.scheme),
-            against=str(other.scheme) if other else "",
-            grey=tensor.is_image,
-        )
-        component.four_maps(picture, key="maps", on_pick=pick, on_region=region)
+        following = live.offer(maps, selection.get()) if beside else None
+        component.four_maps(picture, key="maps", on_pick=pick, on_region=region, live=following)
 
 
-def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the element with the largest |error|; the first element if that is undefined."""
-    index = report.max_abs_error_index
-    return (0,) * len(shape) if index is None else index
+def _chosen(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the element that was typed; None if there is none."""
+    try:
+        return read_element(st.session_state["cell"], shape)
+    except qc.QuantError:  # which `controls` has shown
+        return None
 
 
 def pick(index: tuple[int, ...]) -> None:

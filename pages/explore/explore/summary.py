@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.live import BesideMaps
 from pages.shared import charts
+from pages.shared.computing import cache
 from pages.shared.state import mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
 from pages.shared.state.selection import Current, PageTensor
@@ -64,6 +66,7 @@ def _line(name: str, text: str, about: str = "") -> None:
     )
 
 
+SUMMARY, FINDINGS = "summary", "findings"  # keys of the places of both lines, and of what is wrong
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
 
@@ -120,25 +123,19 @@ def _in_dtype(scheme: qc.Scheme, tensor: PageTensor) -> qc.Scheme:
     return scheme.in_dtype(tensors.DTYPES[tensor.dtype])
 
 
-def draw(
-    place: DeltaGenerator,
-    tensor: PageTensor,
-    result: qc.Quantized,
-    report: qc.Report,
-    trace: qc.Trace,
-    reference: Reference | None,
-) -> None:
-    """Draw both lines.
+def markup(tensor: PageTensor, scheme: qc.Scheme, trace: qc.Trace, reference: Reference | None) -> str:
+    """Return both lines as HTML.
 
     Args:
         trace: of the chosen element, whose block and scale are shown.
     """
+    result, report = cache.result(tensor, scheme), cache.report(tensor, scheme)
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
     facts = f"{shape} · {tensor.dtype}"
     title = html.escape(f"{tensor.title} · {facts}")
     first = (
-        f'<p class="qs-line" {charts.small_print_attribute(selection.get().words)}>'
+        f'<p class="qs-line" {charts.small_print_attribute(selection.words(tensor, scheme))}>'
         f'<span title="{title}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
@@ -151,7 +148,15 @@ def draw(
         tip = html.escape(reference.problem or reference.scheme)
         label = f"Against the {reference.name} scheme"
         cells.append(f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>')
-    place.html(f'{first}<dl class="qs-figures">{"".join(cells)}</dl>')
+    return f'{first}<dl class="qs-figures">{"".join(cells)}</dl>'
+
+
+def following(
+    compared: pinned.ComparedWith, tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic
+) -> BesideMaps:
+    """Return what of this page follows with the maps while a control is dragged."""
+    lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
+    return BesideMaps({SUMMARY: lines}, {scheme_state.TEXT: str(scheme)}, (FINDINGS,))
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:

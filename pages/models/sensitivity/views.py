@@ -160,8 +160,8 @@ def cell(found: SharedTable) -> None:
     of_values = cache.cached_small(tensor, "traits", lambda: traits(cache.values(tensor)))
     st.markdown(messages.plain(why(of_values, row, at)))
     maps = st.container(gap="xxsmall")
-    view, shown = four_maps.controls(tensor, scheme, cache.report(tensor, scheme), maps)
-    four_maps.draw(maps, tensor, cache.result(tensor, scheme), view, shown)
+    view, _ = four_maps.controls(tensor, scheme, cache.report(tensor, scheme), maps)
+    four_maps.draw(maps, tensor, scheme, view)
 
 
 def why(found: Traits, row: WeightRow, at: int) -> str:

@@ -149,9 +149,9 @@ def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytes
     drawn: list[qc.Quantized] = []
     draw = views.four_maps.draw
 
-    def kept(place: Any, tensor: Any, result: qc.Quantized, *more: Any) -> None:
-        drawn.append(result)
-        draw(place, tensor, result, *more)
+    def kept(place: Any, tensor: Any, scheme: qc.Scheme, *more: Any) -> None:
+        drawn.append(views.cache.result(tensor, scheme))
+        draw(place, tensor, scheme, *more)
 
     monkeypatch.setattr(views.four_maps, "draw", kept)
     scheme = qc.Scheme.parse("int8 per_channel(0) torchao")
