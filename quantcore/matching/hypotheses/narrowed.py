@@ -58,6 +58,7 @@ class Narrowed:
         if key not in self._granularities:
             is_base = key == self.base.corruption.stored
             every = [g for sample in self.every.samples for g in sample.granularities]
+            found: list[Granularity]
             if self.fits and isinstance(self.fits[0].granularity, PerTensor | PerChannel):
                 found = [self.fits[0].granularity] if is_base else []
             else:
