@@ -1,13 +1,18 @@
-"""Plans of whole models: the least error by other means, on the headers of real architectures."""
+"""Plans of whole models: the least error by other means, and what they do to the output of the example charlm."""
 
 import itertools
+import random
+import re
 
 import numpy as np
 import pytest
 import torch
 from grid import for_each
+from places import ROOT
 from safetensors.torch import save_file
 
+import quantcore as qc
+from benchmarks import plans
 from quantcore import layerwise
 from quantcore.checkpoints import open_checkpoint
 
@@ -91,3 +96,45 @@ def test_a_plan_is_the_least_error_of_real_architectures(make, tmp_path):
         assert found.error == pytest.approx(optimum(groups, table, bits / 8 * elements), rel=1e-9)
         for group in groups:
             assert len({found.schemes[f"{name}.weight"] for name in group}) == 1
+
+
+def compared(trial, bits, count):
+    """The divergence of each plan, and of every uniform and some random choice within the size."""
+    size, draw = trial.size(bits), random.Random(1)
+    found = trial.plans(bits)
+    own = {name: trial.divergence(each.schemes, trial.judged) for name, each in found.items()}
+    uniform = [trial.divergence(each, trial.judged) for each in trial.uniform(size)]
+    drawn = [trial.divergence(trial.random_plan(size, draw), trial.judged) for _ in range(count)]
+    return found, own, uniform, drawn
+
+
+def test_a_plan_by_effects_is_the_best_of_a_language_model():
+    """On text that it was not measured on; effects add up as docs/plans.md says, and the size is never exceeded."""
+    text = qc.training.load_text()
+    trial = plans.Trial.of(plans.SCHEMES[1:6:2], text.calibration[:2], text.judged[:4])
+    found, own, uniform, drawn = compared(trial, 5.0, 3)
+    assert own["effect"] < min(own["error"], own["error of outputs"], *uniform, *drawn)
+    assert own["error"] < min(*uniform, *drawn)
+    measured = trial.divergence(found["effect"].schemes, trial.calibration)
+    assert 0.74 < found["effect"].error / measured < 1.11
+    assert all(each.num_bytes <= trial.size(5.0) for each in found.values())
+
+
+@pytest.mark.slow  # 40 s
+def test_the_table_of_the_document_is_what_is_measured():
+    """Every figure of docs/plans.md, and what it says of them."""
+    text = (ROOT / "docs" / "plans.md").read_text("utf-8")
+    rows = [
+        [float(value) for value in line.strip("| ").split("|")]
+        for line in text.splitlines() if re.match(r"\| [\d.]+ \|", line)
+    ]  # fmt: skip
+    assert [row[0] for row in rows] == list(plans.SIZES)
+    held = qc.training.load_text()
+    trial = plans.Trial.of(plans.SCHEMES, held.calibration, held.judged)
+    for row in rows:
+        own = list(map(float, plans.line(trial, row[0])))
+        assert own == pytest.approx(row, rel=0.03, abs=0.11)
+        by_error, by_outputs, by_effect, *others = own[1:7]
+        assert by_effect < min(by_error, by_outputs)
+        assert by_error < min(others)
+        assert 0.74 < own[-1] < 1.11
