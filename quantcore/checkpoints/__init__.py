@@ -14,6 +14,7 @@ text), `findings` (what is wrong), `row_loss` (what a row lost, and why), `compa
 from quantcore.checkpoints.checkpoint import Checkpoint, assemble, open_checkpoint
 from quantcore.checkpoints.containers.gguf_header import gguf_key_bytes
 from quantcore.checkpoints.containers.gguf_writer import write_gguf
+from quantcore.checkpoints.containers.onnx import OnnxGraph
 from quantcore.checkpoints.examples import EXAMPLES, ORIGINALS
 from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
@@ -47,6 +48,7 @@ __all__ = [
     "MemoryFolder",
     "NotFound",
     "OPENERS",
+    "OnnxGraph",
     "ORIGINALS",
     "Origin",
     "Place",
