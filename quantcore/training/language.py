@@ -66,18 +66,11 @@ class CharacterModel(nn.Module):
         self, layers: int = 6, width: int = 64, inner: int = 160, heads: int = 4, key_heads: int = 2
     ) -> None:
         super().__init__()
-        self.model = nn.Module()
-        self.model.embed_tokens = nn.Embedding(CHARACTERS, width)
-        self.model.layers = nn.ModuleList(_Layer(width, inner, heads, key_heads) for _ in range(layers))
-        self.model.norm = nn.RMSNorm(width, _EPS)
+        self.model = _Body(layers, width, inner, heads, key_heads)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return logits (inputs, length, 128) of the next character, float32."""
-        embedding = self.model.embed_tokens
-        x = embedding(tokens)
-        for layer in self.model.layers:
-            x = layer(x)
-        found: Tensor = self.model.norm(x) @ embedding.weight.T
+        found: Tensor = self.model(tokens) @ self.model.embed_tokens.weight.T
         return found
 
 
@@ -104,6 +97,21 @@ def character_model(weights: Mapping[str, Tensor]) -> CharacterModel:
     except (KeyError, RuntimeError, ValueError) as reason:
         raise QuantError(f"These are not the weights of a model like charlm: {reason}.") from None
     return model.eval()
+
+
+class _Body(nn.Module):
+    def __init__(self, layers: int, width: int, inner: int, heads: int, key_heads: int) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(CHARACTERS, width)
+        self.layers = nn.ModuleList(_Layer(width, inner, heads, key_heads) for _ in range(layers))
+        self.norm = nn.RMSNorm(width, _EPS)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed_tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        found: Tensor = self.norm(x)
+        return found
 
 
 class _Layer(nn.Module):
