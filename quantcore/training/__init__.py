@@ -15,7 +15,7 @@ A seed gives the same network on every machine: see `quantcore.training.network`
 """
 
 from quantcore.training.curve import FLOAT, METHODS, MethodAccuracy, Point, accuracy_curve, summary
-from quantcore.training.language import CharacterModel, Text, character_model, load_text, tokens_of
+from quantcore.training.language import CharacterModel, HeldOutText, character_model, load_text, tokens_of
 from quantcore.training.network import Digits, Network, accuracy, load_digits
 from quantcore.training.quantized import QuantizedNetwork, fake_quantize, ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Epoch, Training, qat, train
@@ -33,7 +33,7 @@ __all__ = [
     "Epoch",
     "QuantizedNetwork",
     "MethodAccuracy",
-    "Text",
+    "HeldOutText",
     "Training",
     "accuracy_curve",
     "character_model",

@@ -22,7 +22,7 @@ _THETA, _EPS = 10_000.0, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class HeldOutText:
     """Characters, int64 of shape (inputs, 128): 16 inputs to calibrate with, and others to judge by.
 
     Source and license: data/charlm.txt.
@@ -32,12 +32,12 @@ class Text:
     judged: Tensor
 
 
-def load_text() -> Text:
+def load_text() -> HeldOutText:
     """Load the held-out text; every call returns new tensors."""
     text = (files("quantcore.training") / "data" / "charlm.txt").read_text(encoding="ascii")
     tokens = tokens_of(text.partition("\n\n\n")[2])
     tokens = tokens[: len(tokens) // LENGTH * LENGTH].reshape(-1, LENGTH)
-    return Text(tokens[:CALIBRATION], tokens[CALIBRATION:])
+    return HeldOutText(tokens[:CALIBRATION], tokens[CALIBRATION:])
 
 
 def tokens_of(text: str) -> Tensor:
