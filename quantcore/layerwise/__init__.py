@@ -13,6 +13,7 @@ from quantcore.layerwise.plan import (
     TradeOff,
     check_error,
     check_size,
+    error_of,
     groups_of,
     minimum_of,
     plan,
@@ -24,7 +25,7 @@ from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_
 
 __all__ = [
     "Allocation", "AS_STORED", "bit_budget", "budget_curve", "by_harm", "check_error", "check_size",
-    "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "estimated", "group_of",
+    "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "error_of", "estimated", "group_of",
     "groups_of", "Imatrix", "kind_of", "LayerInputs", "measured", "merged", "minimum_of", "outline", "plan",
     "Plan", "rows_together", "schemes_of", "SCORES", "sensitivity", "SensitivityStep", "Table", "trade_off",
     "TradeOff", "traits", "Traits", "USUAL", "WeightError", "WeightRow", "WHOLE",
