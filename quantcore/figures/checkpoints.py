@@ -213,7 +213,7 @@ def size_curve(
         )  # fmt: skip
     figure.update_layout(base_layout(theme, 360) | LEGEND_ABOVE)
     figure.update_xaxes(title={"text": "size of all weights (MB)"}, automargin=True)
-    figure.update_yaxes(title={"text": label}, type="log", dtick=1, automargin=True)
+    figure.update_layout(yaxis={"title": {"text": label}, "type": "log", "dtick": 1, "automargin": True})
     return figure
 
 

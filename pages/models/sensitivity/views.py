@@ -229,7 +229,7 @@ def answer(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
 
 
 def recipes(found: SharedTable, chosen: Plan, own: Budget) -> None:
-    """Draw a button per tool that downloads the choice as its recipe; one that lacks it says why."""
+    """Draw a button per tool that downloads the choice as its recipe, and say what the other tools lack."""
     checkpoint = found.opened.checkpoint
 
     def make() -> dict[str, ToolRecipe | str]:
@@ -244,14 +244,16 @@ def recipes(found: SharedTable, chosen: Plan, own: Budget) -> None:
     made = cache.cached_small(cache.CacheKey(found.key), f"recipes {own}", make)
     with st.container(horizontal=True, vertical_alignment="center", key="sn_recipes"):
         st.caption("Recipe for", width="content")
+        lacking = [one for one in made.values() if isinstance(one, str)]
         for tool, one in made.items():
-            if isinstance(one, str):
-                st.button(tool, disabled=True, help=messages.plain(one), key=f"sn_recipe_{tool}")
-            else:
+            if not isinstance(one, str):
                 said = "The choice in the form that this tool reads; how it rounds is its own"
                 st.download_button(
                     tool, one.text, one.file, help=said, on_click="ignore", key=f"sn_recipe_{tool}"
                 )
+        if lacking:
+            with st.popover(f"{count(len(lacking), 'tool')} can't take it", key="sn_recipes_lacking"):
+                _listed(lacking)
 
 
 def _file_types(found: SharedTable, error: str) -> dict[str, tuple[float, float]]:

@@ -15,7 +15,6 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.models.sensitivity import run, views
 from pages.serving import settings
-from pages.shared import messages
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise import plan, sensitivity, trade_off, traits
@@ -87,13 +86,12 @@ def test_a_button_per_tool_has_its_recipe_or_says_what_it_lacks() -> None:
     *_, step = sensitivity(checkpoint, texts)
     chosen = plan(step.table, 6 / 8 * sum(row.elements for row in step.table.ordered))
     downloads = {button.proto.label for button in at.get("download_button")}
-    refused = {button.label: button.help for button in at.button if button.disabled}
-    assert set(TOOLS) == downloads & set(TOOLS) | refused.keys() & set(TOOLS)
     assert downloads & set(TOOLS) == {"compressed-tensors", "torchao", "AutoRound"}
-    for tool in TOOLS.keys() & refused.keys():
+    text = " ".join(said(at.markdown))
+    for tool in TOOLS.keys() - downloads:
         with pytest.raises(QuantError) as reason:
             recipe(chosen, tool, checkpoint, step.table)
-        assert messages.plain(str(reason.value)) == refused[tool]
+        assert str(reason.value) in text
 
 
 def test_the_file_types_of_llama_cpp_are_in_the_curve() -> None:
