@@ -74,6 +74,41 @@ def assert_one_sentence(at: AppTest, *words: str, kind: str = "error") -> str:
     return sentence
 
 
+def answer(at: AppTest) -> str:
+    """What stands beside the question of the page."""
+    (body,) = [e.proto.body for e in at.get("html") if '<p class="qs-question' in e.proto.body]
+    return html.unescape(re.sub("<[^>]*>", "", body)).partition("? ")[2]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "scheme", "dtype", "bits"),
+    [
+        ("0.3, -1.1, 2.5, 0.7", "int4 symmetric", "float32", "12 bits instead of 32"),
+        ("0.3, -1.1, 2.5, 0.7; 9, 1, 3, 0.2", "int8 per_channel(0)", "bfloat16", "16 bits instead of 16"),
+        ("100, 1, 1, 90", "int2 given(1)", "float32", "10 bits instead of 32"),
+        ("1, 2, 3, 7", "int4 given(1)", "float32", "12 bits instead of 32"),
+        ("0, 0, 0, 0", "int4", "float32", "12 bits instead of 32"),
+    ],
+)
+def test_the_question_is_answered_with_what_is_lost(pasted: str, scheme: str, dtype: str, bits: str) -> None:
+    at = opened(src="paste", dtype=dtype)
+    change(at, "_pasted", pasted.replace(";", "\n"))
+    change(at, "_scheme_text", scheme)
+    x = cache.values(at.session_state["_current"].tensor)
+    error = (x - qc.apply(x, qc.Scheme.parse(scheme)).dequantized).double().numpy()
+    x = x.double().numpy()
+    start, said = f"Each number takes {bits}", answer(at)
+    if not x.any():
+        assert said == f"{start}."
+    elif not error.any():
+        assert said == f"{start}, and no value changes."
+    else:
+        found = re.fullmatch(rf"{start}, and the error is ([\d.]+) % of the values\.", said)
+        assert found, said
+        off = 100 * np.sqrt((error**2).sum() / (x**2).sum())
+        assert float(found[1]) == pytest.approx(off, abs=0.5 if off >= 9.95 else 0.05)
+
+
 def test_first_view() -> None:
     at = opened()
     assert_codes(at, tensors.generate(tensors.Generated()))
@@ -573,8 +608,8 @@ def test_key_figures_are_those_of_quantcore() -> None:
     report = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
     values = figures(at)
     assert values["SQNR"] == f"{report.sqnr_db:.2f} dB"
-    assert values["MSE"] == f"{report.mse:.3g}"
-    assert values["max |error|"] == f"{report.max_abs_error:.3g}"
+    assert values["MSE"] == f"{report.mse:.4g}"
+    assert values["max |error|"] == f"{report.max_abs_error:.4g}"
     (body,) = [e.proto.body for e in at.get("html") if "<dl class=" in e.proto.body]
     (sum_,) = re.findall(r"Storage per element: ([\d.]+) for the code \+ ([\d,]+) / ([\d,]+) for scales", body)
     code, shared, elements = (float(n.replace(",", "")) for n in sum_)
