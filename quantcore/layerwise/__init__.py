@@ -9,6 +9,7 @@ from quantcore.layerwise.measure import WHOLE, dtype_of, estimated, measured, ro
 from quantcore.layerwise.plan import (
     AS_STORED,
     ERRORS,
+    LOCAL,
     Plan,
     TradeOff,
     check_error,
@@ -18,6 +19,7 @@ from quantcore.layerwise.plan import (
     plan,
     trade_off,
 )
+from quantcore.layerwise.printed import not_measured
 from quantcore.layerwise.roles import Traits, group_of, kind_of, traits
 from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_harm, merged
@@ -25,7 +27,8 @@ from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_
 __all__ = [
     "Allocation", "AS_STORED", "bit_budget", "budget_curve", "by_harm", "check_error", "check_size",
     "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "estimated", "group_of",
-    "groups_of", "Imatrix", "kind_of", "LayerInputs", "measured", "merged", "minimum_of", "outline", "plan",
-    "Plan", "rows_together", "schemes_of", "SCORES", "sensitivity", "SensitivityStep", "Table", "trade_off",
-    "TradeOff", "traits", "Traits", "USUAL", "WeightError", "WeightRow", "WHOLE",
+    "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured", "merged", "minimum_of",
+    "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES", "sensitivity",
+    "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL", "WeightError",
+    "WeightRow", "WHOLE",
 ]  # fmt: skip

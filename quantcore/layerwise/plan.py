@@ -23,12 +23,20 @@ ERRORS = {  # what is summed over weights
 }
 
 
+# what a plan by errors of weights leaves out
+LOCAL = (
+    "Errors of single weights leave out how much the model's output depends on each: measure that with "
+    "qc.sensitivity(…, forward=…), which runs your model, and plan by its effects."
+)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The scheme of each weight, `AS_STORED` for those left alone.
 
     ``num_bytes``: of all weights, scales and zero points included; ``bits_per_weight``: likewise; ``error``:
-    the sum over weights; ``gap``: how much larger it may be than the least within the size, 0 if it is that.
+    the sum over weights; ``gap``: how much larger it may be than the least within the size, 0 if it is that;
+    ``is_local``: whether the errors are of weights, see `LOCAL`, not effects on the output.
     """
 
     schemes: Mapping[str, str]
@@ -36,6 +44,7 @@ class Plan:
     bits_per_weight: float
     error: float
     gap: float
+    is_local: bool = True
 
     @property
     def said(self) -> str:
@@ -122,7 +131,7 @@ def plan(
         schemes |= {row.name: own[at][2] for row in rows}
     total = fixed + chosen.cost
     elements = sum(row.elements for row in table.ordered)
-    return Plan(schemes, total, 8 * total / max(1, elements), chosen.error, chosen.gap)
+    return Plan(schemes, total, 8 * total / max(1, elements), chosen.error, chosen.gap, error != "effect")
 
 
 @dataclass(frozen=True)

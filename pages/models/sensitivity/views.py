@@ -26,6 +26,7 @@ from quantcore.errors import QuantError
 from quantcore.figures import short_scheme, size_curve
 from quantcore.layerwise import (
     ERRORS,
+    LOCAL,
     Plan,
     Traits,
     WeightRow,
@@ -33,6 +34,7 @@ from quantcore.layerwise import (
     dtype_of,
     groups_of,
     minimum_of,
+    not_measured,
     picture,
     plan,
     trade_off,
@@ -109,7 +111,7 @@ def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) ->
     measured = [row for row in found.table.ordered if row.cells]
     with st.container(horizontal=True):
         with st.popover(f"{count(len(alone), 'tensor')} not measured", disabled=not alone):
-            _listed([f"{row.name} {row.reason}" for row in alone])
+            _listed(not_measured(alone))
         if found.imatrix is not None:
             without_first = sorted(measured, key=_has_entry)
             entries = sum(map(_has_entry, measured))
@@ -218,6 +220,8 @@ def answer(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
     """Say what is chosen within the budget, once everything is measured."""
     if chosen is not None:
         st.markdown(messages.plain(f"{chosen.said}; the error is {ERRORS[own.error]}."))
+        if chosen.is_local:
+            st.caption(messages.plain(LOCAL))
     elif not found.table.is_finished:
         st.caption("The choice needs the exact errors of all weights.")
 

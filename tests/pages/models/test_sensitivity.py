@@ -67,6 +67,7 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     assert chosen.schemes != plan(step.table, sum(row.elements for row in step.table.ordered)).schemes
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
     assert f"summed error {chosen.error:.4g}" in text
+    assert any("how much the model's output depends on each" in line for line in said(at.caption))
     marked = re.findall(r'class="(qs-chosen |)(qs-taken|)"', picture(at))
     taken = [chosen.schemes[name] == scheme for name in (QUERY, DENSE) for scheme in step.table.schemes]
     assert marked == [("qs-chosen " if i == 1 else "", "qs-taken" if each else "") for i, each in enumerate(taken)]
@@ -89,6 +90,12 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     assert all(kind == sorted(kind) for kind in kinds)
     headings = re.findall(r'class="qs-kind"><th.*?>(.*?)<', picture(at))
     assert len(headings) == len(set(headings)) == len(kinds)
+    assert all(heading.startswith("role not known: ") for heading in headings if "mlp" in heading)
+    (folded,) = [text for text in said(at.markdown) if text.startswith("- ")]
+    vectors = sum(len(tensor.shape) < 2 for tensor in open_checkpoint(EXAMPLES["chgnet"]).tensors.values())
+    assert f"- {vectors} tensors, the first " in folded
+    assert "each is a norm, a bias or another vector" in folded
+    assert folded.count("\n") < 3
 
 
 @pytest.mark.parametrize(

@@ -431,6 +431,7 @@ def test_the_command(whole, tmp_path, capsys):
     assert (code, err) == (0, "")
     assert "11 weights measured, 0 left alone, 0 not yet measured." in out
     assert "the least possible" in out
+    assert out.count("leave out how much the model's output depends on each") == 1
     lines = out.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith("layer "))
     legend = dict(line.split(" = ") for line in lines[:head] if re.match(r"[a-z-] = ", line))
