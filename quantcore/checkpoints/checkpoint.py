@@ -15,6 +15,7 @@ from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.protocol.release import Refused, Release
 from quantcore.checkpoints.statement import Problem, named
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 from quantcore.wording import count, megabytes
 
@@ -31,7 +32,7 @@ class TensorsByName(dict[str, CheckpointTensor]):
 
 
 @dataclass(frozen=True, repr=False)
-class Checkpoint:
+class Checkpoint(Displayed):
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: that of its quantized weights, such as "gptq", or of its files if no weight is quantized;
