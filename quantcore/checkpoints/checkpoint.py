@@ -17,7 +17,6 @@ from quantcore.checkpoints.statement import Problem, named
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
-from quantcore.wording import count, megabytes
 
 MAX_TENSORS = 250_000  # the largest releases have about 180,000
 
@@ -49,11 +48,6 @@ class Checkpoint(Displayed):
     problems: tuple[Problem, ...]
     counter: ByteCounter
     release: Release
-
-    def __repr__(self) -> str:
-        size = sum(tensor.num_bytes for tensor in self.tensors.values())
-        wrong = f", {count(len(self.problems), 'problem')}" if self.problems else ""
-        return f"<Checkpoint: {self.format}, {count(len(self.tensors), 'tensor')}, {megabytes(size)}{wrong}>"
 
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in]."""

@@ -70,9 +70,6 @@ class CheckpointTensor(Displayed):
         """Whether it has codes; plain floats have none."""
         return has_codes(self.layout)
 
-    def __repr__(self) -> str:
-        return f"<{self.name} {self.shape}, {self.storage}>"
-
     def read(self, rows: slice | None = None, rounded: bool = True, out: Tensor | None = None) -> Tensor:
         """Return the values as float32: what the library dequantizes to in its own output dtype, widened.
 

@@ -1,6 +1,6 @@
-"""Results as one line of text, and as cards of HTML for notebooks: Jupyter, marimo, and pages that strip styles.
+"""Results as one line of text, and as cards of HTML for notebooks: Jupyter, marimo, GitHub's view of them.
 
-What is shown is found by the name of a result's class, so that nothing is imported before there is such a result.
+What writes a result is found by the name of its class: nothing is imported before there is such a result.
 """
 
 from quantcore.notebook.cards import card

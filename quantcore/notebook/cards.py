@@ -12,7 +12,7 @@ from quantcore.matching import Matches
 from quantcore.notebook.kinds import Writers
 from quantcore.notebook.lines import line, preset_of
 from quantcore.notebook.links import link
-from quantcore.notebook.numbers import EXACT, Numbers, codes_used, numbers, percent, signed
+from quantcore.notebook.numbers import EXACT, NumbersShown, codes_used, numbers, percent, signed
 from quantcore.notebook.pictures import pictures
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme, compression_ratio
@@ -29,6 +29,7 @@ CARDS = Writers()
 _ROWS = 12  # of a table; a checkpoint has thousands
 _EDGE = "1px solid rgba(128,128,128,.45)"  # seen on light and dark pages
 _CHIP = f"display:inline-block;margin:2px 4px 2px 0;padding:0 8px;border:{_EDGE};border-radius:10px"
+_TABLE = "border-collapse:collapse;font-size:13px"
 _CELL = "padding:2px 12px 2px 0;text-align:left;vertical-align:top"
 
 
@@ -52,9 +53,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         for row in rows
     ]
     body = "".join(f"<tr>{cells}</tr>" for cells in lines)
-    return (
-        f'<table style="border-collapse:collapse;font-size:13px"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-    )
+    return f'<table style="{_TABLE}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _more(total: int, what: str) -> str:
@@ -86,7 +85,7 @@ def _quantized(result: Quantized) -> str:
     return _heading(f"Quantized {of}", chips(result.scheme)) + "".join(parts)
 
 
-def _metrics(result: Quantized, found: Numbers) -> str:
+def _metrics(result: Quantized, found: NumbersShown) -> str:
     report, mark, shape = found.report, found.mark, tuple(result.codes.shape)
     row = {
         "SQNR": mark + decibels(report.sqnr_db),
@@ -179,14 +178,17 @@ def _checkpoint(checkpoint: "Checkpoint") -> str:
     problems = "".join(
         f"<p>⚠ {escape(printable(str(problem), 400))}</p>" for problem in checkpoint.problems[:_ROWS]
     )
-    said = repr(checkpoint).strip("<>")
     table = _table(("tensor, the largest first", "shape", "stored as", "bytes"), rows)
-    return _heading(said) + problems + table + _more(len(tensors), "tensor")
+    return _heading(line(checkpoint)) + problems + table + _more(len(tensors), "tensor")
 
 
 @CARDS.of("CheckpointTensor")
 def _tensor(tensor: "CheckpointTensor") -> str:
-    rows = [["shape", list(tensor.shape)], ["stored as", tensor.storage], ["bytes", f"{tensor.num_bytes:,}"]]
+    rows: list[list[object]] = [
+        ["shape", list(tensor.shape)],
+        ["stored as", tensor.storage],
+        ["bytes", f"{tensor.num_bytes:,}"],
+    ]
     return _heading(f"CheckpointTensor {tensor.name}") + _table(("", ""), rows)
 
 

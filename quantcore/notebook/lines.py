@@ -10,9 +10,10 @@ from quantcore.notebook.numbers import codes_used, numbers, percent, quality, si
 from quantcore.quantization import Quantized
 from quantcore.scheme import PRESETS, Scheme
 from quantcore.tracing import Trace
-from quantcore.wording import count, printable
+from quantcore.wording import count, megabytes, printable
 
 if TYPE_CHECKING:
+    from quantcore.checkpoints import Checkpoint, CheckpointTensor
     from quantcore.checkpoints.comparison import CheckpointComparison
     from quantcore.comparison import Comparison
     from quantcore.layerwise import SensitivityStep, Table
@@ -98,6 +99,18 @@ def _matches(matches: Matches) -> str:
 def _comparison(comparison: "Comparison") -> str:
     total, schemes = comparison.differs.numel(), f"{comparison.a.scheme} and {comparison.b.scheme}"
     return f"Comparison {schemes} · {comparison.count:,} of {count(total, 'code')} differ"
+
+
+@LINES.of("Checkpoint")
+def _checkpoint(checkpoint: "Checkpoint") -> str:
+    size = megabytes(sum(tensor.num_bytes for tensor in checkpoint.tensors.values()))
+    wrong = f" · {count(len(checkpoint.problems), 'problem')}" if checkpoint.problems else ""
+    return f"Checkpoint {checkpoint.format} · {count(len(checkpoint.tensors), 'tensor')} · {size}{wrong}"
+
+
+@LINES.of("CheckpointTensor")
+def _tensor(tensor: "CheckpointTensor") -> str:
+    return f"CheckpointTensor {tensor.name} {list(tensor.shape)} · {tensor.storage}"
 
 
 @LINES.of("CheckpointComparison")

@@ -4,6 +4,7 @@ import os
 from html import escape
 from urllib.parse import urlencode
 
+from quantcore.notebook.lines import preset_of
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
 from quantcore.tensors import encode, fits_link
@@ -14,11 +15,11 @@ HERE = "http://localhost:8501"
 
 def address(scheme: Scheme, result: Quantized | None = None) -> str:
     """Return the address of the app with this scheme, and with x if it is small enough for a link."""
-    parameters = {"scheme": str(scheme)}
+    parameters = {"scheme": preset_of(scheme) or str(scheme)}
     if result is not None:
         x = result.x.cpu().numpy()
         if fits_link(x):
-            parameters |= {"t": encode(x), "dtype": str(result.dtype).removeprefix("torch.")}
+            parameters |= {"src": "paste", "t": encode(x), "dtype": str(result.dtype).removeprefix("torch.")}
     return f"{os.environ.get(APP, HERE).rstrip('/')}/?{urlencode(parameters)}"
 
 

@@ -11,7 +11,7 @@ EXACT = 1 << 20  # elements up to which all are measured: 10 ms
 SAMPLED = 1 << 18  # elements that are measured of more
 
 
-class Numbers(NamedTuple):
+class NumbersShown(NamedTuple):
     """``report``: of all elements, or of a sample, which ``mark`` says: "≈ " before each number."""
 
     report: Report
@@ -19,7 +19,7 @@ class Numbers(NamedTuple):
     bits: float
 
 
-def numbers(result: Quantized) -> Numbers:
+def numbers(result: Quantized) -> NumbersShown:
     """Return the numbers of a result.
 
     They are exact if it has at most `EXACT` elements or its report was computed before.
@@ -29,7 +29,7 @@ def numbers(result: Quantized) -> Numbers:
         found = report(result)
     elif found is None:
         found, mark = estimate(result, SAMPLED), "≈ "
-    return Numbers(found, mark, bits_per_element(result.scheme, tuple(result.codes.shape)))
+    return NumbersShown(found, mark, bits_per_element(result.scheme, tuple(result.codes.shape)))
 
 
 def percent(fraction: float) -> str:
@@ -47,13 +47,13 @@ def signed(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}".replace("-", "−")
 
 
-def quality(found: Numbers) -> str:
+def quality(found: NumbersShown) -> str:
     """Write SQNR and the share of clipped elements."""
     sqnr = decibels(found.report.sqnr_db) if not math.isnan(found.report.sqnr_db) else "undefined"
     return f"SQNR {found.mark}{sqnr} · clipped {found.mark}{percent(found.report.clipped_fraction)}"
 
 
-def codes_used(result: Quantized, found: Numbers) -> str:
+def codes_used(result: Quantized, found: NumbersShown) -> str:
     """Write the range of codes, and how many of them occur."""
     fmt, used = result.scheme.format, f"{found.report.codes_used:,} of {found.report.codes_available:,} used"
     low, high = fmt.bounds if fmt.has_zero_point else (None, None)
