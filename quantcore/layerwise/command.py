@@ -19,7 +19,7 @@ from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise.imatrix import Imatrix
-from quantcore.layerwise.plan import ERRORS, Plan, check_error, check_size, minimum_of, plan
+from quantcore.layerwise.plan import ERRORS, LOCAL, Plan, check_error, check_size, minimum_of, plan
 from quantcore.layerwise.printed import by_layer, not_measured
 from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
@@ -279,9 +279,11 @@ def _print(table: Table, chosen: Plan | None) -> None:
         ]
         said = f"SQNR {ends[0]} to {ends[1]}" if known else "no weight can be measured"
         print(f"{scheme}: {said}")
-    print_some(not_measured(table))
+    print_some(not_measured(table.ordered))
     if chosen is not None:
         print(f"{chosen.said}:")
+        if chosen.is_local:
+            print(LOCAL)
         layers, others = by_layer(table, chosen)
         print(*layers, sep="\n", end="\n" * bool(layers))
         print_some(others)

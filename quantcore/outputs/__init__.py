@@ -10,10 +10,12 @@ from quantcore.outputs.hadamard_matrices import hadamard_matrix
 from quantcore.outputs.matrices import MethodStep
 from quantcore.outputs.moments import MomentOutput, from_moment, second_moment
 from quantcore.outputs.rotation import Rotated, hadamard
+from quantcore.outputs.scale_search import ActivationAware, AwqStep, awq, awq_steps
 from quantcore.outputs.smoothing import Smoothed, smoothquant
 
 __all__ = [
-    "Calibration", "calibrate", "Compensated", "from_moment", "gptq", "gptq_steps", "GptqStep", "hadamard",
-    "hadamard_matrix", "layer", "LayerOutput", "MethodStep", "MomentOutput", "OF_ACTIVATIONS", "OF_BOTH",
-    "OF_WEIGHTS", "Rotated", "second_moment", "Smoothed", "smoothquant",
+    "ActivationAware", "awq", "awq_steps", "AwqStep", "Calibration", "calibrate", "Compensated",
+    "from_moment", "gptq", "gptq_steps", "GptqStep", "hadamard", "hadamard_matrix", "layer", "LayerOutput",
+    "MethodStep", "MomentOutput", "OF_ACTIVATIONS", "OF_BOTH", "OF_WEIGHTS", "Rotated", "second_moment",
+    "Smoothed", "smoothquant",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from torch import Tensor
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.outputs.column_coding import ColumnCoder
+from quantcore.outputs.finishing import finished
 from quantcore.outputs.matrices import layer_matrices, matrix
 from quantcore.outputs.moments import checked_moment, second_moment, squared_errors
 from quantcore.quantization import Quantized, apply_quietly
@@ -123,12 +124,7 @@ def gptq(
         w, x, scheme, damping=damping, act_order=act_order, static_groups=static_groups,
         block_size=block_size, lazy_ranges=lazy_ranges, moment=moment,
     )  # fmt: skip
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Compensated = end.value
-            return found
+    return finished(steps)
 
 
 def gptq_steps(

@@ -1,12 +1,14 @@
-"""Write tests/data/outputs/gptqmodel.npz: what GPTQModel 7.7.0 makes of small layers, on a CPU.
+"""Write tests/data/outputs/gptqmodel.npz: GPTQ and AWQ's clipping by GPTQModel 7.7.0, on a CPU.
 
-python tests/generators/make_gptq_reference.py, with gptqmodel installed. x is stored in units of 1/64.
+python tests/generators/make_gptqmodel_reference.py, with gptqmodel installed. x is stored in units of 1/64.
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
+from gptqmodel.looper.awq_processor import AWQProcessor
 from gptqmodel.quantization import QuantizeConfig
 from gptqmodel.quantization.gptq import GPTQ
 
@@ -23,6 +25,17 @@ CASES = {
     "long": (4, 32, False, False),  # more columns than the 128 that are updated together
     "dead": (4, 16, False, False),  # an input that is always 0
 }
+
+
+def clipping() -> dict[str, np.ndarray]:
+    """The largest |w| that AWQ keeps in each group of 16."""
+    rng = torch.Generator().manual_seed(0)
+    w, x = torch.randn(64, 64, generator=rng), torch.randn(40, 64, generator=rng)
+    w[::7, ::5] *= 3
+    processor = AWQProcessor.__new__(AWQProcessor)
+    processor.qcfg = SimpleNamespace(group_size=16, bits=4, sym=True)
+    most = processor._compute_best_clip(w, x).squeeze()
+    return {"clip.w": w.numpy(), "clip.x": x.numpy(), "clip.most": most.numpy()}
 
 
 def main() -> None:
@@ -54,6 +67,7 @@ def main() -> None:
             f"{name}.codes": codes.to(torch.uint8).numpy(),
             f"{name}.dequantized": values.detach().numpy(),
         }
+    found |= clipping()
     TARGET.parent.mkdir(exist_ok=True)
     np.savez_compressed(TARGET, **found)
 
