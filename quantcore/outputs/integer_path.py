@@ -139,8 +139,8 @@ class IntegerLayer:
     """A quantized layer by integers alone.
 
     ``product``: the int32 sums; ``scale``: s_x·s_w, float32, [1 or tokens, 1 or out]; ``y``:
-    scale·accumulator in float32, which needs no requantization; ``output``: the codes of the output, ``output_scale`` and
-    ``output_zero_point``: theirs, None without an output scheme.
+    scale·accumulator in float32, which needs no requantization; ``output``: the codes of the output,
+    ``output_scale`` and ``output_zero_point``: theirs, None without an output scheme.
     """
 
     product: IntegerProduct
@@ -215,10 +215,10 @@ def integer_layer(
         QuantError: formats are not integers, groups share no accumulator, or the bias does not fit in 32
             bits.
     """
-    scales, zero_points = zip(*(_parameters(r, what) for r, what in ((x, "x"), (w, "w"))), strict=True)
-    scale = torch.outer(scales[0], scales[1])
+    (s_x, z_x), (s_w, z_w) = _parameters(x, "x"), _parameters(w, "w")
+    scale = torch.outer(s_x, s_w)
     whole = None if bias is None else _bias_codes(bias, scale, len(w.codes))
-    product = integer_product(x.codes, w.codes, *zero_points, whole, accumulator_bits)
+    product = integer_product(x.codes, w.codes, z_x, z_w, whole, accumulator_bits)
     y = product.accumulator.to(torch.float32) * scale
     if output_scheme is None:
         return IntegerLayer(product, scale, y)
@@ -228,7 +228,7 @@ def integer_layer(
         raise QuantError(f"The output needs one scale and integers, not {scheme}; choose int8 per_tensor.")
     s_y, z_y = float(params.scale), int(params.zero_point)
     # as onnxruntime multiplies in float32; with a multiplier and shift, TFLite does so in float64
-    wide = torch.outer(scales[0].double(), scales[1].double()) / s_y
+    wide = torch.outer(s_x.double(), s_w.double()) / s_y
     multiplier = scale / params.scale.reshape(()) if how == FLOAT else wide
     found = requantize(product.accumulator, multiplier, z_y, scheme.format, how)
     return IntegerLayer(product, scale, y, found, s_y, z_y)
