@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from pages.maps import arithmetic
+from pages.maps import arithmetic, live
 from pages.serving import classroom, guard, log, metrics, models_folder, remote, settings, tensor_store, warm
 from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
@@ -84,6 +84,7 @@ app = st.App(
     routes=[
         Mount(f"{BELOW}/vendor", StaticFiles(directory=PLOTLY_JS)),
         arithmetic.route(BELOW),
+        live.route(BELOW),
         *classroom.routes(BELOW),
         Route(f"{BELOW}/{PICTURE_NAME}", picture),
     ],

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import arithmetic, component, four_maps
+from pages.maps import arithmetic, component
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
@@ -71,7 +71,7 @@ def explore(
     """
     result, report = cache.result(tensor, scheme), cache.report(tensor, scheme)
     key = f"learn_{name}_cell"
-    worst = four_maps.worst_of(report, tensor.shape)
+    worst = arithmetic.worst_of(report, tensor.shape)
     first = worst if default is None else default
     with words:
         typed = st.container(key="lesson_element").text_input(

@@ -80,6 +80,12 @@ def once(tensor: PageTensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Ele
     return ElementArithmetic(trace, block, trace.index == worst, tuple(lines))
 
 
+def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the element with the largest |error|; the first element if that is undefined."""
+    index = report.max_abs_error_index
+    return (0,) * len(shape) if index is None else index
+
+
 def draw(shown: ElementArithmetic) -> None:
     """Show the arithmetic of an element."""
     messages.lines(shown.lines, PLACE, heading=shown.heading)
@@ -140,15 +146,27 @@ def route(below: str) -> Route:
     return Route(f"{below}/{PATH}/{{token}}", respond)
 
 
-def offer(tensor: PageTensor, scheme: qc.Scheme) -> str:
-    """Return the token for what this session's maps show, which ends the last; empty without the route."""
-    if not _served:
-        return ""
-    last: ShownTensor | None = st.session_state.get(_KEY)
-    if last is None or (last.tensor.key, last.scheme) != (tensor.key, scheme):
-        st.session_state[_KEY] = last = ShownTensor(tensor, scheme)
-        _shown[last.token] = last
-    return last.token
+@dataclass(eq=False)
+class Offer:
+    """What the pointer of one session may ask for: what its maps showed last."""
+
+    shown: ShownTensor | None = None
+
+    def token(self, tensor: PageTensor, scheme: qc.Scheme) -> str:
+        """Return the token for what the maps show now, which ends the last; empty without the route."""
+        if not _served:
+            return ""
+        last = self.shown
+        if last is None or (last.tensor.key, last.scheme) != (tensor.key, scheme):
+            self.shown = last = ShownTensor(tensor, scheme)
+            _shown[last.token] = last
+        return last.token
+
+
+def offer() -> Offer:
+    """Return this session's."""
+    held: Offer = st.session_state.setdefault(_KEY, Offer())
+    return held
 
 
 async def respond(request: Request) -> Response:

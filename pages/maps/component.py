@@ -7,12 +7,13 @@ Plotly.js comes from the installed plotly wheel by a route of app.py. Without th
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from pages.browser import scripts, streamlit_dom
 from pages.maps import arithmetic
-from pages.maps.picture import Picture, cells, marks, number
+from pages.maps.picture import Picture, as_json, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
 from quantcore import figures
@@ -41,16 +42,30 @@ _COMPONENT = st.components.v2.component(
 )
 
 
+def content(picture: Picture, *, large: bool) -> dict[str, Any]:
+    """Return what the component is sent for a picture; ``large``: whether the page's text is enlarged."""
+    sent = {
+        "base": base(),
+        "large": large,
+        **cells(picture),
+        **marks(picture),
+        "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
+    }
+    return sent | {"number": number(sent)}
+
+
 def four_maps(
     picture: Picture,
     *,
     key: str,
     on_pick: Callable[[tuple[int, ...]], None],
     on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None = None,
+    live: dict[str, Any] | None = None,
 ) -> None:
     """Draw the maps, and below them what a cell stands for and what its color can't show, if need be.
 
     Args:
+        live: from `pages.maps.live`, if the maps follow controls of the sidebar before the page runs.
         on_pick: called with the index of an element when its cell is clicked.
         on_region: called with rows and columns when a box is dragged on an overview, if that does anything.
     """
@@ -69,18 +84,11 @@ def four_maps(
         )
         charts.draw(figure, theme=None, key=f"{key}_chart")
     else:
-        sent = {
-            "base": base(),
-            "large": is_large(),
-            **cells(picture),
-            **marks(picture),
-            "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
-        }
-        sent["number"] = number(sent)
+        sent = content(picture, large=is_large()) | {"live": live}
         _COMPONENT(
             key=key,
             # in a list: Streamlit asks of each value of a dict whether it is a data frame, and imports pandas
-            data=[sent],
+            data=[as_json(sent)],
             # for as long as the session is kept, Streamlit holds what a callback holds: never a tensor
             on_picked_change=partial(_picked, key, picture.view, picture.shape, on_pick),
             on_region_change=partial(_dragged, key, on_region),

@@ -1,17 +1,18 @@
 """The four maps, with controls for the part of the tensor shown and the chosen element."""
 
+import math
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import arithmetic, component
+from pages.maps import arithmetic, component, live
 from pages.maps.arithmetic import ElementArithmetic
-from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.shared import messages
 from pages.shared.charts import theme
-from pages.shared.computing import cache
-from pages.shared.state import pinned
+from pages.shared.large import is_large
+from pages.shared.state import pinned, selection
 from pages.shared.state.selection import PageTensor
 from quantcore.analysis import View
 from quantcore.diagnosis import Box
@@ -30,10 +31,11 @@ def controls(
         place: where the maps will be, for errors in the input.
     """
     shape = tensor.shape
-    chosen = worst = worst_of(report, shape)
+    chosen = worst = arithmetic.worst_of(report, shape)
     view = None
     try:
         view = _view_controls(shape, worst)
+        _name_slice(place, shape, view, worst)
     except qc.QuantError as error:
         messages.error(str(error), place)
     try:
@@ -46,51 +48,50 @@ def controls(
 def draw(
     place: DeltaGenerator,
     tensor: PageTensor,
-    result: qc.Quantized,
+    scheme: qc.Scheme,
     view: View | None,
-    shown: ElementArithmetic,
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
+    beside: live.Beside | None = None,
 ) -> None:
     """Draw the maps if there is a view.
 
     Args:
-        shown: of the chosen element.
         found: boxes of a finding to outline.
         against: what the error map is compared with, if the visitor has asked for that.
+        beside: what of the page follows with the maps while a control is dragged; None if they don't follow.
     """
     if view is None:
         return
     is_pinned = against is not None and against.name == "pinned"
     other = against.result if against and is_pinned and st.session_state.get(pinned.DIFFERENCE) else None
+    maps = live.LiveView(
+        view,
+        _chosen(tensor.shape),
+        st.session_state["borders"],
+        st.session_state["numbers"],
+        theme(),
+        is_large(),
+        (str(scheme), found),
+        other.scheme if other else None,
+        beside or live.nothing,
+    )
     try:
-        data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
+        picture = maps.picture(tensor, scheme, arithmetic.offer())
     except qc.QuantError as error:
         messages.error(str(error), place)
         return
     with place:
-        picture = Picture(
-            result,
-            data,
-            view,
-            identity=tensor.key,
-            element=shown.trace.index,
-            borders=st.session_state["borders"],
-            numbers=st.session_state["numbers"],
-            theme=theme(),
-            found=found,
-            arithmetic=shown,
-            pointed=arithmetic.offer(tensor, result.scheme),
-            against=str(other.scheme) if other else "",
-            grey=tensor.is_image,
-        )
-        component.four_maps(picture, key="maps", on_pick=pick, on_region=region)
+        following = live.offer(maps, selection.get()) if beside else None
+        component.four_maps(picture, key="maps", on_pick=pick, on_region=region, live=following)
 
 
-def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the element with the largest |error|; the first element if that is undefined."""
-    index = report.max_abs_error_index
-    return (0,) * len(shape) if index is None else index
+def _chosen(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the element that was typed; None if there is none."""
+    try:
+        return read_element(st.session_state["cell"], shape)
+    except qc.QuantError:  # which `controls` has shown
+        return None
 
 
 def pick(index: tuple[int, ...]) -> None:
@@ -146,6 +147,23 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
         axes, index = _axes(shape)
     rows, columns = (read_span(typed, name) for name, typed in spans.items())
     return View(axes=axes, index=index, rows=rows, columns=columns)
+
+
+def _name_slice(place: DeltaGenerator, shape: tuple[int, ...], view: View, worst: tuple[int, ...]) -> None:
+    """Draw which slice of a tensor of more than two axes the maps show, and the way to the worst one."""
+    if view.axes is None:
+        return
+    at = iter(view.index)
+    shown = [":" if axis in view.axes else str(next(at)) for axis in range(len(shape))]
+    slices = math.prod(n for axis, n in enumerate(shape) if axis not in view.axes)
+    there = tuple(i for axis, i in enumerate(worst) if axis not in view.axes)
+    words = f"Slice **[{', '.join(shown)}]**, one of {slices:,}"
+    with place.container(horizontal=True, vertical_alignment="center", gap="small", key="slice"):
+        if there == view.index:
+            st.markdown(f":small[{words}; it has the largest |error|.]")
+            return
+        st.markdown(f":small[{words}. The largest |error| is in another.]")
+        st.button("Show that slice", key="_worst_slice", type="tertiary", on_click=go_to, args=(worst, shape))
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:

@@ -84,6 +84,8 @@ def marks(picture: Picture) -> dict[str, Any]:
 def cells(picture: Picture) -> dict[str, Any]:
     """Return the values of the maps for the component, which computes x̂ and the error itself.
 
+    ``x_key`` names the elements of the original, ``arrays_key`` all arrays.
+
     A reduced map sends the elements that three maps show and, as ``worst_…``, those of the error map. Scales
     and zero points are sent per block if there are fewer blocks than cells.
     """
@@ -95,13 +97,14 @@ def cells(picture: Picture) -> dict[str, Any]:
         own = _elements(result, data, data.worst, by_block)
         arrays |= {f"worst_{name}": packed for name, packed in own.items()}
     if data.other is not None:
-        arrays["other"] = _packed(data.other)
+        arrays["other"] = _narrow(data.other)
     if by_block:
         parameters = {"scale": data.scales, "zero_point": data.zero_points}
-        arrays |= {name: _packed(_shrunk(values)) for name, values in parameters.items()}
+        arrays |= {name: _narrow(_shrunk(values)) for name, values in parameters.items()}
     first, of_scales = data.scales_at or (0, data.block)
     return {
         "arrays": arrays,
+        "x_key": _digest(f"{picture.identity} {view}"),
         "arrays_key": f"{picture.identity} {picture.scheme} {view} {picture.against}",
         "blocks": [*of_scales, data.scales.shape[1], first] if by_block else None,
         "colours": figures.scales_of_maps(data, picture.format, picture.theme, grey=picture.grey),
@@ -121,16 +124,46 @@ def cells(picture: Picture) -> dict[str, Any]:
 def number(sent: dict[str, Any]) -> str:
     """Return a digest of what the component is sent, by which one outside knows the latest run's picture.
 
-    The token of the arithmetic is a visitor's own and not part of the picture; the arrays are those that
+    The routes with a visitor's own tokens are not part of the picture; the arrays are those that
     ``arrays_key`` names.
     """
-    said = json.dumps({key: sent[key] for key in sorted(sent.keys() - {"arrays", "pointed"})}, default=str)
-    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
+    seen = sorted(sent.keys() - {"arrays", "pointed", "live"})
+    return _digest(json.dumps({key: sent[key] for key in seen}, default=str))
 
 
-def _elements(
-    result: Quantized | None, data: MapData, shown: Cells, by_block: bool
-) -> dict[str, dict[str, str]]:
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def as_json(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return what the component is sent with its arrays as text, in base64."""
+    arrays = {
+        name: {"dtype": _dtype(values), "bdata": base64.b64encode(values.tobytes()).decode()}
+        for name, values in sent["arrays"].items()
+    }
+    return {**sent, "arrays": arrays}
+
+
+def as_bytes(sent: dict[str, Any], held: str = "") -> bytes:
+    """Return the same with its arrays as bytes: the length of a JSON text (uint32), the text, and the arrays.
+
+    Text and arrays begin at multiples of 4 bytes; ``at`` of an array counts from the end of the text.
+
+    Args:
+        held: the ``x_key`` of the original that the receiver has, which is then left out.
+    """
+    listed, parts, at = {}, [], 0
+    for name, values in sent["arrays"].items():
+        if held != sent["x_key"] or name not in ("x", "inside"):
+            listed[name] = {"dtype": _dtype(values), "at": at, "count": values.size}
+            parts.append(values.tobytes() + bytes(-values.nbytes % 4))
+            at += len(parts[-1])
+    text = json.dumps({**sent, "arrays": listed}, allow_nan=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    return b"".join([len(text).to_bytes(4, "little"), text, *parts])
+
+
+def _elements(result: Quantized | None, data: MapData, shown: Cells, by_block: bool) -> dict[str, np.ndarray]:
     """Return the arrays that the component needs for the elements shown, one per cell."""
     names: list[str] = [name for name in ("x", "codes") if name in data.names]
     if result is None:
@@ -140,13 +173,13 @@ def _elements(
             names.append("values")
         if not result.dequantizer.is_product:
             names.append("dequantized")  # the component's formula does not apply
-    arrays = {name: _packed(getattr(shown, name)) for name in names}
+    arrays = {name: _narrow(getattr(shown, name)) for name in names}
     if result is not None and not by_block:
-        arrays |= {name: _packed(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
+        arrays |= {name: _narrow(_shrunk(getattr(shown, name))) for name in ("scale", "zero_point")}
     if data.step != (1, 1):
         down = (shown.row - data.rows[0]) % data.step[0]
         across = (shown.column - data.columns[0]) % data.step[1]
-        arrays["inside"] = _packed(down * data.step[1] + across)
+        arrays["inside"] = _narrow(down * data.step[1] + across)
     return arrays
 
 
@@ -164,16 +197,17 @@ def alternative(data: MapData) -> str:
     return f"{how_many} of {shape} cells. {'; '.join(ranges)}. {data.legend} {keys}"
 
 
-def _packed(values: np.ndarray) -> dict[str, str]:
-    """Encode a typed array in base64; integers in the narrowest type that holds them all."""
-    if values.dtype.kind == "i":
-        low, high = values.min(), values.max()
-        fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
-        values = values.astype(next(fits, "i4"))
-    return {
-        "dtype": f"{values.dtype.kind}{values.dtype.itemsize}",
-        "bdata": base64.b64encode(values.tobytes()).decode(),
-    }
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Return integers in the narrowest type that holds them all."""
+    if values.dtype.kind != "i":
+        return values
+    low, high = values.min(), values.max()
+    fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
+    return values.astype(next(fits, "i4"))
+
+
+def _dtype(values: np.ndarray) -> str:
+    return f"{values.dtype.kind}{values.dtype.itemsize}"
 
 
 def _shrunk(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from pages.browser.scripts import WITHOUT_SIDEBAR
 from pages.shared.cards import Card
 from pages.shared.page import SCHEME, TENSOR, Page
 from pages.shared.state import selection
-from pages.sidebar import paste_examples, scheme_controls, scheme_state, tensor_controls
+from pages.sidebar import followed, paste_examples, scheme_controls, scheme_state, tensor_controls
 
 # Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
@@ -46,13 +46,9 @@ def draw(page: Page) -> None:
         problems.append((SCHEME, str(error)))
     every = tuple(problem for _, problem in problems)
     acting = tuple(problem for part, problem in problems if part in used)
-    selection.put(selection.Current(tensor, scheme, every, acting, hint, cards, used))
+    at = followed.controls(scheme)
+    selection.put(selection.Current(tensor, scheme, every, acting, hint, cards, used, at, followed.moved))
     show_used(used)
-
-
-def show_file_field() -> None:
-    """Choose the source that has it (a callback)."""
-    st.session_state["src"] = tensor_controls.UPLOAD
 
 
 def show_used(used: Set[str]) -> None:

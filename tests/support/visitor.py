@@ -92,8 +92,8 @@ class Visitor(visitor.Visitor):
             self.scheme = content.value or content.default
         elif key == "maps":
             content.ClearField("id")
-            # a visitor's own token is not part of what is seen
-            seen = re.sub(rb"arithmetic/[\w-]{22}", b"", content.SerializeToString(deterministic=True))
+            # a visitor's own tokens are not part of what is seen
+            seen = re.sub(rb"(arithmetic|live)/[\w-]{22}", b"", content.SerializeToString(deterministic=True))
             self.maps = hashlib.sha256(seen).hexdigest()
         elif kind == "file_uploader":
             self.largest_upload = content.max_upload_size_mb

@@ -12,20 +12,26 @@ from pages.shared.state import pinned
 from pages.sidebar import unsupported
 
 row = partial(st.container, horizontal=True, wrap=False, gap="small", vertical_alignment="center")
-with st.container(key="explore", gap="xxsmall"), page_frame(top=summary.scheme_line) as frame:
+explore = st.container(key="explore", gap="xxsmall")
+with explore:
+    question = summary.question_row()
+with explore, page_frame(top=summary.scheme_line) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor and scheme and (result := unsupported.result(tensor, scheme)):
         with frame.notes:
             summary.library_line(tensor, scheme)
         report = cache.report(tensor, scheme)
-        summary_place = st.container(key="summary")
-        findings_place = row(height=findings.HEIGHT, border=False, key="findings")
+        question.html(summary.question(tensor, scheme))
+        summary_place = st.container(key=summary.SUMMARY)
+        findings_place = row(height=findings.HEIGHT, border=False, key=summary.FINDINGS)
         examples_place = row(key="finding_examples")
         maps_place = st.container(gap="xxsmall")
         view, shown = four_maps.controls(tensor, scheme, report, maps_place)
-        reference = pinned.reference(tensor, scheme)
-        summary.draw(summary_place, tensor, result, report, shown.trace, reference)
-        four_maps.draw(maps_place, tensor, result, view, shown, findings.shown(tensor, scheme), reference)
+        compared = pinned.compared_with(tensor, scheme)
+        reference, following = compared.reference(tensor, scheme), partial(summary.following, compared)
+        summary_place.html(summary.markup(tensor, scheme, shown.trace, reference))
+        boxes = findings.shown(tensor, scheme)
+        four_maps.draw(maps_place, tensor, scheme, view, boxes, reference, following)
         # computed after the maps, so that these need not wait
         findings.draw(findings_place, tensor, result, report)
         with examples_place:

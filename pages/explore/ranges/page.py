@@ -34,5 +34,5 @@ with page_frame(
         report = cache.report(tensor, scheme)
         maps_place = st.container(gap="xxsmall")
         view, shown = four_maps.controls(tensor, scheme, report, maps_place)
-        four_maps.draw(maps_place, tensor, result, view, shown, views.outline(result, block))
+        four_maps.draw(maps_place, tensor, scheme, view, views.outline(result, block))
         views.buttons(place, result, block, shown.trace.index)

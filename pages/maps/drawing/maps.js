@@ -22,6 +22,7 @@ function mount(parent) {
   root.addEventListener("keydown", (event) => key(state, event));
   root.addEventListener("blur", () => point(state, null));
   state.unmountSteps = mountSteps(state);
+  state.unwatch = watchControls(state);
   root.qsDrawn = () => drawn(state); // for pages/browser/picture.js
   return state;
 }
@@ -35,6 +36,7 @@ function take(state, data) {
   if (state.valuesOf !== values) {
     state.valuesOf = values;
     const arrays = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
+    state.original = { x: arrays.x, inside: arrays.inside };
     state.largest = elements(data, arrays, "");
     state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
     state.values = Object.fromEntries(data.maps.map((name) => [name, elementsOf(state, name)[name]]));
@@ -62,6 +64,14 @@ function draw(state) {
   state.drawing = state.drawing.then(() => { if (!state.gone) Object.assign(root.dataset, { painted: data.painted, number: data.number }); });
 }
 
+// Show a picture, of a run or of a control that is being dragged
+function show(state, data) {
+  state.root.setAttribute("aria-label", data.alt);
+  state.root.classList.toggle("qs-large", Boolean(data.large));
+  take(state, data);
+  draw(state);
+}
+
 // Draw everything that moves when the visitor zooms, except Plotly's axes
 function overlay(state) {
   paint(state);
@@ -78,10 +88,7 @@ export default function (component) {
     document.qsPictures?.();
   }
   state.emit = setTriggerValue;
-  state.root.setAttribute("aria-label", data.alt);
-  state.root.classList.toggle("qs-large", Boolean(data.large));
-  take(state, data);
-  draw(state);
+  arrive(state, data);
   answered(state);
   if (!state.P) document.qsPlotly(data.base).then(
     (P) => { state.P = P; if (!state.gone) draw(state); },
@@ -92,6 +99,7 @@ export default function (component) {
     state.observer.disconnect();
     window.removeEventListener("resize", state.refit);
     state.unmountSteps();
+    state.unwatch();
     // plotly.js continues pending work even after a purge, and would fail on removed nodes
     const purge = () => state.P?.purge(state.plot);
     state.drawing.then(purge, purge);

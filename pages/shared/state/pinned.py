@@ -45,27 +45,40 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
     )
 
 
-def reference(tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:
-    """Return what to compare with; None if nothing is pinned and there is no previous scheme."""
-    before = _previous(tensor.key, str(scheme))
-    pinned = st.session_state.get(PIN)
-    text = pinned or before
-    if not text:
-        return None
-    name = "pinned" if pinned else "previous"
-    try:
-        other = qc.Scheme.parse(text)
-        return Reference(name, str(other), cache.result(tensor, other), cache.report(tensor, other))
-    except qc.QuantError as error:
-        return Reference(name, text, None, None, str(error)) if pinned else None
+@dataclass(frozen=True)
+class ComparedWith:
+    """What a session compares with, whatever the scheme.
+
+    ``pinned``: the text of the pinned scheme, or empty; ``last``: tensor, scheme and previous scheme of the
+    latest run.
+    """
+
+    pinned: str
+    last: tuple[str, str, str]
+
+    def reference(self, tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:
+        """Return what to compare with; None if nothing is pinned and there is no previous scheme."""
+        text = self.pinned or _next(self.last, tensor.key, str(scheme))[2]
+        if not text:
+            return None
+        name = "pinned" if self.pinned else "previous"
+        try:
+            other = qc.Scheme.parse(text)
+            return Reference(name, str(other), cache.result(tensor, other), cache.report(tensor, other))
+        except qc.QuantError as error:
+            return Reference(name, text, None, None, str(error)) if self.pinned else None
 
 
-def _previous(tensor: str, scheme: str) -> str:
-    """Return the previous scheme on the same tensor, or empty; reruns that change neither keep it."""
-    tensor_then, now, before = st.session_state.get(_LAST, ("", "", ""))
+def compared_with(tensor: PageTensor, scheme: qc.Scheme) -> ComparedWith:
+    """Return what this run compares with, whose scheme is the next one's previous."""
+    last = _next(st.session_state.get(_LAST, ("", "", "")), tensor.key, str(scheme))
+    st.session_state[_LAST] = last
+    return ComparedWith(str(st.session_state.get(PIN) or ""), last)
+
+
+def _next(last: tuple[str, str, str], tensor: str, scheme: str) -> tuple[str, str, str]:
+    """Return tensor, scheme and previous scheme on that tensor after ``last``; the same scheme keeps it."""
+    tensor_then, now, _ = last
     if tensor_then != tensor:
-        now, before = scheme, ""
-    elif now != scheme:
-        now, before = scheme, now
-    st.session_state[_LAST] = (tensor, now, before)
-    return str(before)
+        return tensor, scheme, ""
+    return (tensor, scheme, now) if now != scheme else last

@@ -1,8 +1,8 @@
 """The tensor and scheme chosen in the sidebar, for the page that runs after it."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -93,6 +93,8 @@ class Current:
     ``problems``: all errors; ``acting``: those of the parts that the page uses.
     ``hint``: what to do next, if there is no tensor yet but nothing is wrong; ``cards``: examples of it.
     ``used``: which of "tensor" and "scheme" the page uses.
+    ``controls``: what the controls that maps follow while dragged stand at, by key; ``move``: returns
+    tensor, scheme and controls with some of them moved.
     """
 
     tensor: PageTensor | None
@@ -102,15 +104,35 @@ class Current:
     hint: str = ""
     cards: tuple[Card, ...] = ()
     used: frozenset[str] = frozenset({"tensor", "scheme"})
+    controls: Mapping[str, float] = field(default_factory=dict)
+    move: "Move | None" = None
+
+    def moved(self, values: Mapping[str, str]) -> "Moved":
+        """Return tensor, scheme and ``controls`` after controls were moved to these values, by key.
+
+        Raises:
+            QuantError: no such control is followed, or it does not have such a value.
+        """
+        assert self.move is not None
+        return self.move(self, values)
 
     @property
     def words(self) -> str:
         """Tensor and scheme in words, as far as the page uses them."""
-        tensor = self.tensor if "tensor" in self.used else None
-        name, shape = (tensor.name, "×".join(map(str, tensor.shape))) if tensor else ("", "")
-        scheme = self.scheme if "scheme" in self.used else None
-        parts = (name, shape if shape not in name else "", str(scheme) if scheme else "")
-        return " · ".join(filter(None, parts))
+        return words(
+            self.tensor if "tensor" in self.used else None, self.scheme if "scheme" in self.used else None
+        )
+
+
+def words(tensor: PageTensor | None, scheme: qc.Scheme | None) -> str:
+    """Return a tensor and a scheme in words, as far as there are any."""
+    name, shape = (tensor.name, "×".join(map(str, tensor.shape))) if tensor else ("", "")
+    parts = (name, shape if shape not in name else "", str(scheme) if scheme else "")
+    return " · ".join(filter(None, parts))
+
+
+Moved = tuple[PageTensor, qc.Scheme, dict[str, float]]
+Move = Callable[[Current, Mapping[str, str]], Moved]
 
 
 def put(current: Current) -> None:

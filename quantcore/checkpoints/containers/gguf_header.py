@@ -140,12 +140,10 @@ def read_gguf_header(source: ByteSource) -> tuple[dict[str, Any], list[GgufTenso
     cursor = Cursor(source)
     num_tensors, num_keys = _read_counts(cursor)
     metadata: dict[str, Any] = {VERSION_KEY: VERSION}
-    for _ in range(num_keys):
-        cursor.least -= _LEAST_KEY
-        key = cursor.text("A key")
+    for key, value in _read_keys(cursor, num_keys):
         if key in metadata:
             raise QuantError(f"{named(source.name)} has the key {named(key)} twice; convert the model again.")
-        metadata[key] = _read_value(cursor, key)
+        metadata[key] = value
     tensors: dict[str, GgufTensor] = {}
     for _ in range(num_tensors):
         cursor.least -= _LEAST_TENSOR
@@ -157,6 +155,27 @@ def read_gguf_header(source: ByteSource) -> tuple[dict[str, Any], list[GgufTenso
             )
         tensors[tensor.name] = tensor
     return metadata, list(_placed(tensors.values(), metadata, cursor))
+
+
+def gguf_key_bytes(source: ByteSource) -> dict[str, int]:
+    """Return how many bytes each key of a GGUF file takes in its header, with its value.
+
+    Raises:
+        QuantError: as `read_gguf_header`.
+    """
+    cursor, found = Cursor(source), {}
+    _, num_keys = _read_counts(cursor)
+    begin = cursor.position
+    for key, _ in _read_keys(cursor, num_keys):
+        found[key], begin = cursor.position - begin, cursor.position
+    return found
+
+
+def _read_keys(cursor: Cursor, count: int) -> Iterator[tuple[str, Any]]:
+    for _ in range(count):
+        cursor.least -= _LEAST_KEY
+        key = cursor.text("A key")
+        yield key, _read_value(cursor, key)
 
 
 def _read_counts(cursor: Cursor) -> tuple[int, int]:

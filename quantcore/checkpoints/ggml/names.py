@@ -41,6 +41,11 @@ class GgufNames:
         """Return the names for a ``general.architecture``; those of all architectures if it is not known."""
         return _of(architecture if architecture in _data()["architectures"] else "")
 
+    @staticmethod
+    def architectures() -> frozenset[str]:
+        """Return the values of ``general.architecture`` whose names are known."""
+        return frozenset(_data()["architectures"])
+
     def of_stem(self, stem: str) -> Iterator[str]:
         """Yield llama.cpp's names for a name without ``.weight``; several if the architecture is unknown."""
         yield from self.tensors.get(stem, ())

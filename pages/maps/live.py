@@ -1,0 +1,190 @@
+"""Maps that follow a control of the sidebar while it is dragged, before the page runs.
+
+The browser asks a route for the picture under the values that the controls stand at; the page's own run
+follows when the hand rests. Both make the picture with `LiveView.picture`, so the run draws what is already
+seen.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import streamlit as st
+from anyio import CapacityLimiter, to_thread
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+import quantcore as qc
+from pages.maps import arithmetic, component
+from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.picture import Picture, as_bytes
+from pages.serving import warm
+from pages.serving.work.admission import WorkKind
+from pages.shared.computing import cache, needs, turn
+from pages.shared.state.selection import Current, PageTensor
+from quantcore.analysis import View
+from quantcore.diagnosis import Box
+
+PATH = "live"  # of the route
+HELD = "held"  # the parameter that names the original that the browser has
+_KEY = "_live"
+_AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
+
+
+@dataclass(frozen=True)
+class BesideMaps:
+    """What of a page follows with its maps, by the keys of its containers.
+
+    ``html``: what they contain; ``fields``: the texts of their fields; ``late``: those that wait for the run
+    and are dimmed until then.
+    """
+
+    html: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+
+
+Beside = Callable[[PageTensor, qc.Scheme, ElementArithmetic], BesideMaps]
+
+
+def nothing(tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic) -> BesideMaps:
+    """Return that only the maps follow."""
+    return BesideMaps()
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """What a page's maps show, whatever the tensor and the scheme.
+
+    Attributes:
+        chosen: the element that the visitor chose; None for the one with the largest |error|.
+        found: the scheme of a finding that is outlined, and its boxes.
+        against: the scheme that the error map is compared with.
+        beside: what else of the page follows.
+    """
+
+    view: View
+    chosen: tuple[int, ...] | None
+    borders: bool
+    numbers: bool
+    theme: str
+    large: bool
+    found: tuple[str, tuple[Box, ...]] = ("", ())
+    against: qc.Scheme | None = None
+    beside: Beside = nothing
+
+    def picture(self, tensor: PageTensor, scheme: qc.Scheme, pointer: arithmetic.Offer) -> Picture:
+        """Return what the maps show of a tensor under a scheme.
+
+        Raises:
+            QuantError: scheme or view do not fit the tensor.
+        """
+        result = cache.result(tensor, scheme)
+        element = self.chosen
+        if element is None:
+            element = arithmetic.worst_of(cache.report(tensor, scheme), tensor.shape)
+        shown = arithmetic.of(tensor, scheme, element)
+        outlined, boxes = self.found
+        return Picture(
+            result,
+            cache.drawn(tensor, result.scheme, self.view, self.against),
+            self.view,
+            identity=tensor.key,
+            element=shown.trace.index,
+            borders=self.borders,
+            numbers=self.numbers,
+            theme=self.theme,
+            found=boxes if outlined == str(scheme) else (),
+            arithmetic=shown,
+            pointed=pointer.token(tensor, result.scheme),
+            against=str(self.against) if self.against else "",
+            grey=tensor.is_image,
+        )
+
+
+@dataclass(eq=False)
+class LiveMaps:
+    """The maps of one session: what its latest run showed, and its requests.
+
+    Attributes:
+        token: names them in a request, and nobody can guess it.
+        newest: number of the newest request; earlier ones that still wait are not answered.
+    """
+
+    view: LiveView
+    current: Current
+    pointer: arithmetic.Offer
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    newest: int = 0
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def content(self, values: Mapping[str, str], held: str) -> bytes:
+        """Return the picture with the controls at these values, and what else of the page follows.
+
+        Raises:
+            QuantError: a control does not have such a value, or the scheme does not fit the tensor.
+        """
+        warm.one_thread()
+        view = self.view
+        with turn.of_run(None):
+            tensor, scheme, controls = self.current.moved(values)
+            picture = view.picture(tensor, scheme, self.pointer)
+            assert picture.arithmetic is not None
+            beside = view.beside(tensor, scheme, picture.arithmetic)
+        sent = component.content(picture, large=view.large)
+        live = {"at": f"{PATH}/{self.token}", "controls": controls}
+        return as_bytes(sent | {"live": live, "beside": asdict(beside)}, held)
+
+
+# what sessions hold, and no longer than they do
+_live: WeakValueDictionary[str, LiveMaps] = WeakValueDictionary()
+_served = False
+
+
+def route(below: str) -> Route:
+    """Return the server's route, below this path; without it, maps wait for the page's run."""
+    global _served
+    _served = True
+    return Route(f"{below}/{PATH}/{{token}}", respond)
+
+
+def offer(view: LiveView, current: Current) -> dict[str, Any] | None:
+    """Return for the component where its maps can be asked for, and what the controls stood at in this run.
+
+    There is no place to ask, ``at`` is empty, for tensors that have to wait for their turn.
+    """
+    if not _served or not current.controls or current.tensor is None or current.scheme is None:
+        return None
+    held: LiveMaps | None = st.session_state.get(_KEY)
+    if held is None:
+        st.session_state[_KEY] = held = LiveMaps(view, current, arithmetic.offer())
+        _live[held.token] = held
+    held.view, held.current = view, current
+    need = int(needs.of(current.scheme, current.tensor.shape) * current.tensor.nbytes)
+    at_once = turn.GATE.kind(need) is WorkKind.SMALL
+    return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": dict(current.controls)}
+
+
+async def respond(request: Request) -> Response:
+    """Return the picture with the controls at the request's values; no content if nobody shows it any more.
+
+    One picture per session is made at a time, and of the requests that wait, only the newest is answered.
+    """
+    maps = _live.get(request.path_params["token"])
+    if maps is None:
+        return Response(status_code=204)
+    maps.newest = mine = maps.newest + 1
+    values = dict(request.query_params)
+    async with maps.one_at_a_time:
+        if mine != maps.newest:
+            return Response(status_code=204)
+        try:
+            found = await to_thread.run_sync(maps.content, values, values.pop(HELD, ""), limiter=_AT_ONCE)
+        except qc.QuantError as error:
+            return PlainTextResponse(str(error), 400)
+    headers = {"cache-control": "no-store"}
+    return Response(found, media_type="application/octet-stream", headers=headers)

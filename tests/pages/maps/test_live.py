@@ -1,0 +1,180 @@
+"""The pictures that maps get while a control is dragged: those that the page's run then draws."""
+
+import asyncio
+import base64
+import gc
+import html
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from app_page import change, the_app
+from loops import finish
+from starlette.requests import Request
+from starlette.responses import Response
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from pages.maps import live
+from pages.serving.work.admission import Gate
+from pages.shared.computing import turn
+
+
+@pytest.fixture(autouse=True)
+def served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a server had the route."""
+    monkeypatch.setattr(live, "_served", True)
+
+
+def opened(**parameters: str) -> AppTest:
+    at = the_app()
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at.run()
+    assert not at.exception
+    return at
+
+
+def sent(at: AppTest) -> dict[str, Any]:
+    """The data that the maps were given by the page's run."""
+    return dict(
+        json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json))[0]
+    )
+
+
+def request(address: str, **values: object) -> Request:
+    """A request for the picture at an address of `sent`."""
+    query = "&".join(f"{key}={value}" for key, value in values.items()).encode()
+    path, token = address.split("/")
+    return Request(
+        {"type": "http", "path": path, "query_string": query, "path_params": {"token": token}, "headers": []}
+    )
+
+
+def ask(address: str, **values: object) -> Response:
+    return finish(live.respond(request(address, **values)))
+
+
+def read(answer: Response) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The text of an answer, and its arrays."""
+    assert answer.status_code == 200
+    body = bytes(answer.body)
+    end = 4 + int.from_bytes(body[:4], "little")
+    text = json.loads(body[4:end])
+    arrays = {
+        n: np.frombuffer(body, a["dtype"], a["count"], end + a["at"]) for n, a in text.pop("arrays").items()
+    }
+    return text, arrays
+
+
+def arrays_of_run(data: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {n: np.frombuffer(base64.b64decode(a["bdata"]), a["dtype"]) for n, a in data["arrays"].items()}
+
+
+VISITS = [
+    {},
+    {"shape": "40x600", "per": "channel", "codes": "unsigned"},  # reduced
+    pytest.param(
+        {"shape": "1x300", "numbers": "false", "borders": "true", "mode": "asymmetric"},
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        {"shape": "2x3x8", "per": "group", "group": "4", "cell": "1, 0, 2", "at": "1"}, marks=pytest.mark.slow
+    ),
+    {
+        "pin": "int8 symmetric per_tensor min_max textbook",
+        "diff": "true",
+        "dtype": "bfloat16",
+        "library": "torchao",
+    },
+]
+
+
+@pytest.mark.parametrize("parameters", VISITS, ids=str)
+def test_a_picture_is_the_one_that_the_run_then_draws(parameters: dict[str, str]) -> None:
+    at = opened(**parameters)
+    before = sent(at)
+    answer = ask(before["live"]["at"], bits=7)
+    text, arrays = read(answer)
+    held, brief = read(ask(before["live"]["at"], bits=7, held=before["x_key"]))
+    after = sent(change(at, "bits", 7))
+    assert text["number"] == after["number"] != before["number"]
+    of_run = arrays_of_run(after)
+    assert arrays.keys() == of_run.keys()
+    for name, values in of_run.items():
+        assert arrays[name].tobytes() == values.tobytes(), name
+    assert held == text
+    assert brief.keys() == arrays.keys() - {"x", "inside"}
+    # the places of arrays, and what is beside the maps, are the route's own; all else is the run's
+    assert text | {"beside": None, "arrays": None} == after | {"beside": None, "arrays": None}
+    bodies = [e.proto.body for e in at.get("html")]
+    assert text["beside"]["html"]["summary"] in bodies
+    (field,) = [t.value for t in at.text_input if t.key.startswith("_scheme_text")]
+    assert text["beside"]["fields"] == {"_scheme_text": field}
+
+
+def test_codes_figures_and_scheme_are_quantcores() -> None:
+    at = opened(shape="6x10")
+    data = sent(at)
+    x = arrays_of_run(data)["x"].reshape(6, 10)
+    for bits in (2, 5, 16):
+        text, arrays = read(ask(data["live"]["at"], bits=bits))
+        result = qc.apply(x, qc.Scheme(qc.IntFormat(bits)))
+        np.testing.assert_array_equal(arrays["codes"].reshape(6, 10), result.codes.numpy())
+        assert text["painted"].strip() == str(result.scheme)
+        shown = html.unescape(re.sub("<[^>]*>", " ", text["beside"]["html"]["summary"]))
+        assert qc.decibels(qc.report(result).sqnr_db, 2) in shown
+    assert sent(at.run()) == data  # a drag that returns changes nothing
+
+
+def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
+    at = opened()
+    address = sent(at)["live"]["at"]
+    for value in ("abc", "1", "17", "-4", "4.5", "", "9" * 5000, "⁴"):
+        answer = ask(address, bits=value)
+        assert (answer.status_code, answer.media_type) == (400, "text/plain")
+        assert re.fullmatch(
+            r"Bits must be an integer from 2 to 16, not '.{0,40}'\.", bytes(answer.body).decode()
+        )
+    answer = ask(address, seed=3)
+    assert (answer.status_code, bytes(answer.body)) == (
+        400,
+        b"'seed' is not a control that the maps follow here.",
+    )
+    refused = ask(sent(opened(library="torch.quantize_per_tensor", bits="8"))["live"]["at"], bits=5)
+    assert refused.status_code == 400
+    assert "torch.quantize_per_tensor" in bytes(refused.body).decode()
+
+
+def test_a_token_ends_with_its_session_and_is_of_one_visitor() -> None:
+    first, second = opened(shape="2x3"), opened(shape="4x5")
+    addresses = [sent(at)["live"]["at"] for at in (first, second)]
+    assert len(set(addresses)) == 2
+    assert [read(ask(address, bits=3))[0]["height"] for address in addresses] == [2, 4]
+    assert sent(change(first, "seed", 1))["live"]["at"] == addresses[0]  # it stays while the session does
+    assert ask("live/nothing", bits=3).status_code == 204
+    del first
+    gc.collect()
+    assert [ask(address, bits=3).status_code for address in addresses] == [204, 200]
+
+
+def test_of_requests_that_wait_only_the_newest_is_answered() -> None:
+    address = sent(opened(shape="64x128"))["live"]["at"]
+
+    async def together() -> list[int]:
+        asked = [live.respond(request(address, bits=bits)) for bits in (3, 4, 5, 6)]
+        return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    assert finish(together()) == [200, 204, 204, 200]
+
+
+def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn, "GATE", Gate(2_000_000, 2))
+    assert sent(opened(shape="8x8"))["live"]["at"]
+    assert sent(opened(shape="128x128"))["live"] == {"at": "", "controls": {"bits": 4}}
+
+
+def test_a_format_without_bits_has_nothing_to_follow() -> None:
+    assert sent(opened(format="e4m3fn"))["live"] is None
