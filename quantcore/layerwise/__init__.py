@@ -31,7 +31,7 @@ __all__ = [
     "Allocation", "AS_STORED", "bit_budget", "budget_curve", "by_harm", "check_error", "check_size",
     "collect", "Collected", "command", "connect", "dtype_of", "Effect", "ERRORS", "error_of",
     "estimated", "group_of", "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured",
-    "minimum_of", "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES", "sensitivity",
-    "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL", "WeightError",
-    "WeightRow", "WHOLE",
+    "minimum_of", "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES",
+    "sensitivity", "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL",
+    "WeightError", "WeightRow", "WHOLE",
 ]  # fmt: skip
