@@ -62,7 +62,7 @@ def connect(scheduler: str, seconds: float = 5.0) -> "Client":
 
 
 @dataclass(frozen=True)
-class _Place:
+class _SharedFiles:
     """A checkpoint as a worker must find it: its files as `_digest` sees them, the same `_release`."""
 
     address: str
@@ -74,7 +74,7 @@ class _Place:
 class _Weight:
     """What a worker must know of a weight: where it is, the schemes, and the mean squared inputs."""
 
-    place: _Place
+    files: _SharedFiles
     name: str
     shape: Shape
     texts: tuple[str, ...]
@@ -89,7 +89,7 @@ class _Weight:
     def tensor(self) -> CheckpointTensor:
         """The weight as this worker finds it."""
         try:
-            tensor = _opened(self.place).tensors[self.name]
+            tensor = _opened(self.files).tensors[self.name]
         except QuantError as reason:
             raise QuantError(f"A worker {reason}.") from None
         return tensor if tensor.shape == self.shape else CheckpointTensor(tensor.record.as_matrix())
@@ -131,33 +131,33 @@ def _estimated(weight: _Weight) -> WeightRow:
 
 
 @lru_cache(4)
-def _opened(place: _Place) -> Checkpoint:
+def _opened(files: _SharedFiles) -> Checkpoint:
     """Return the checkpoint, opened by this worker.
 
     Raises:
         QuantError: why not, to follow "A worker".
     """
-    if _release() != place.release:
-        raise QuantError(_other_release(_release(), place.release))
+    if _release() != files.release:
+        raise QuantError(_other_release(_release(), files.release))
     try:
-        found = open_checkpoint(place.address)
+        found = open_checkpoint(files.address)
     except QuantError as reason:
         raise QuantError(
             f"can't open the checkpoint: {str(reason).rstrip('.')}; give an address that every worker sees, "
             "such as a path on a shared file system"
         ) from None
-    if _digest(found) != place.digest:
+    if _digest(found) != files.digest:
         raise QuantError(
-            f"finds other files at {short(place.address, 120)}, by their sizes or headers; give an address "
+            f"finds other files at {short(files.address, 120)}, by their sizes or headers; give an address "
             "at which every worker sees the same files"
         )
     return found
 
 
-def _unfit(place: _Place) -> str:
+def _unfit(files: _SharedFiles) -> str:
     """Return why this worker can't be used; empty if it can."""
     try:
-        _opened(place)
+        _opened(files)
     except QuantError as reason:
         return str(reason)
     return ""
@@ -225,11 +225,11 @@ class Workers:
                 "The checkpoint has no address that workers could open: its files are in memory. Save them "
                 "where every worker sees them."
             )
-        self._place = _Place(checkpoint.address, _digest(checkpoint), _release())
+        self._files = _SharedFiles(checkpoint.address, _digest(checkpoint), _release())
         _check_client(client)
         with _in_words():
             _check_scheduler(client)
-            found = client.run(_unfit, self._place, on_error="return")
+            found = client.run(_unfit, self._files, on_error="return")
         if not found:
             raise QuantError("The Dask scheduler has no workers; start one with dask worker and its address.")
         for worker, why in found.items():
@@ -275,7 +275,7 @@ class Workers:
 
     def _weight(self, name: str) -> tuple[WeightRow, _Weight]:
         own = outlined(self._checkpoint.tensors[name], self._schemes)
-        return own, _Weight(self._place, name, own.shape, self._texts)
+        return own, _Weight(self._files, name, own.shape, self._texts)
 
     def _send(self, function: Callable[..., Any], *given: Any) -> "Future[Any]":
         return self._client.submit(function, *given, pure=False)  # what is equal may be of two runs
