@@ -82,7 +82,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=sized(15.0, 1.0), help="length of each run")
     seconds, missed = parser.parse_args().seconds, False
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
-        server.await_warm()
         print("| tensor | visitors | pictures a second, slowest visitor | p95 of one picture, ms |")
         print("|---|---:|---:|---:|")
         for shape in ("8x8", "64x128"):

@@ -156,7 +156,7 @@ def following(
 ) -> BesideMaps:
     """Return what of this page follows with the maps while a control is dragged."""
     lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
-    return BesideMaps({SUMMARY: lines}, {scheme_state.TEXT: str(scheme)}, (FINDINGS,))
+    return BesideMaps({SUMMARY: lines}, {scheme_state.TEXT: str(scheme)}, (FINDINGS, "tab"))
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
