@@ -20,7 +20,7 @@ from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
 from pages.shared.state import leaving, link, selection, sharing
-from pages.sidebar import sidebar
+from pages.sidebar import brought, sidebar
 
 NAVIGATION = "_navigation"
 
@@ -47,7 +47,8 @@ with turn.of_run(notice):
     link_place = sharing.place()
     with st.sidebar:
         sidebar.draw(page)
-    scripts.run(sidebar.show_file_field)
+    brought.draw(page, notice)
+    scripts.run(brought.take, brought.delivery())
     leaving.go()
     opened.run()
     sharing.draw(*link_place)

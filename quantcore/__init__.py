@@ -103,13 +103,15 @@ from quantcore.scheme import (
 from quantcore.tracing import Step, Trace, trace
 
 # imported on first access: plotly and safetensors are slow to import
-_SLOW = ("checkpoints", "export", "figures", "layerwise", "recipes", "snippets", "tensors", "training")
+_SLOW = (
+    "checkpoints", "export", "figures", "layerwise", "outputs", "recipes", "snippets", "tensors", "training",
+)  # fmt: skip
 _MODULES = {"views": "quantcore.analysis.views"} | {name: f"quantcore.{name}" for name in _SLOW}
 # in __all__ pdoc would take them for modules; the reference has them with quantcore.layerwise
-_FUNCTIONS = {"bit_budget": "quantcore.layerwise", "sensitivity": "quantcore.layerwise"}
+_FUNCTIONS = dict.fromkeys(("bit_budget", "collect", "sensitivity"), "quantcore.layerwise")
 
 if TYPE_CHECKING:
-    from quantcore.layerwise import bit_budget, sensitivity
+    from quantcore.layerwise import bit_budget, collect, sensitivity
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The command line ``python -m quantcore``: `check`, `list`, `inspect`, `compare` and `sensitivity`."""
+"""The command ``python -m quantcore``: `check`, `list`, `inspect`, `compare`, `sensitivity` and `recipe`."""
 
 import argparse
 import json
@@ -40,6 +40,7 @@ from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.layerwise import command
 from quantcore.numerics import apart
+from quantcore.recipes import command as recipe_command
 from quantcore.wording import count, joined, megabytes, short
 
 SOUND, WRONG, NOT_OPENED = 0, 1, 2
@@ -70,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     options = _parser().parse_args(arguments)
     run = {
-        "check": _check, "list": _list, "inspect": _inspect, "compare": _compare, "sensitivity": command.run
+        "check": _check, "list": _list, "inspect": _inspect, "compare": _compare, "sensitivity": command.run,
+        "recipe": recipe_command.run,
     }  # fmt: skip
     return run[options.command](options)
 
@@ -209,6 +211,7 @@ def _parser() -> argparse.ArgumentParser:
         "--threads", type=int, default=_cores(), metavar="N", help="number of threads (default: one per core)"
     )
     command.add_parser(commands, _cores())
+    recipe_command.add_parser(commands, _cores())
     return parser
 
 

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 TESTS = Path(__file__).parent
-IN_BROWSER = sorted(path.stem for path in TESTS.glob("browser/test_*.py"))
+ONE_SERVER = ("test_hostile", "test_models_folder", "test_server", "test_warm")
 # packages of libraries that take 4 to 6 s to import
 LIBRARIES = re.compile(
     r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b",
@@ -69,7 +69,9 @@ LIBRARIES = re.compile(
 def _scope(module: str) -> str:
     """What one worker runs: a module, whose tests share a server or a training, or all of one import."""
     if module.startswith("tests/browser/"):
-        return f"browser {IN_BROWSER.index(Path(module).stem) % 2}"
+        return "browser"
+    if Path(module).stem in ONE_SERVER and module.startswith("tests/served/"):
+        return "one server"
     text = (TESTS.parent / module).read_text(encoding="utf-8")
     return "libraries" if LIBRARIES.search(text) else module
 
@@ -89,19 +91,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Two workers run what needs a browser, every second module each: a third would wait for their servers.
+    """One worker runs what needs a browser: a second would start a server and a Chromium more.
 
     Groups of pytest-xdist 3.8.0 would say so too, but have no effect under pytest 9.2.0.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class TwoBrowsers(LoadScopeScheduling):  # type: ignore[misc]
+    class OneBrowser(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return _scope(nodeid.partition("::")[0])
 
     # as collected: what needs a browser takes longest, and comes first
     config.option.loadscopereorder = False
-    return TwoBrowsers(config, log)
+    return OneBrowser(config, log)
 
 
 class AskedState(Mapping[str, Any]):

@@ -21,7 +21,7 @@ quantcore.programs
 quantcore.qparams
 quantcore.quantization
 quantcore.analysis quantcore.tracing
-quantcore.mistakes
+quantcore.mistakes quantcore.outputs
 quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
@@ -29,10 +29,10 @@ quantcore.layerwise
 quantcore.recipes
 quantcore.__main__
 quantcore
-pages.browser
+pages.browser pages.models.keys
 pages.serving
 pages.shared
-pages.sidebar pages.maps pages.models.keys
+pages.sidebar pages.maps
 pages.models.opening pages.learn
 pages.*.*
 pages.registry
@@ -88,9 +88,23 @@ def each_module(rule):
 
 
 @cache
+def nodes_of(name):
+    return list(ast.walk(tree_of(name)))
+
+
+def dotted(node):
+    """Return a name as it is written, after "" for what is no name: `ast.unparse` takes seconds."""
+    after = []
+    while isinstance(node, ast.Attribute):
+        after.append(node.attr)
+        node = node.value
+    return ".".join([node.id if isinstance(node, ast.Name) else "", *after[::-1]])
+
+
+@cache
 def calls(name):
     """Each call of a module: the function as it is written, and the node."""
-    return [(ast.unparse(n.func), n) for n in ast.walk(tree_of(name)) if isinstance(n, ast.Call)]
+    return [(dotted(n.func), n) for n in nodes_of(name) if isinstance(n, ast.Call)]
 
 
 @cache
@@ -98,7 +112,7 @@ def imports(name, tree=None):
     """The full names of all modules that a module imports, anywhere in it."""
     package = name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
     found = set()
-    for node in ast.walk(tree_of(name) if tree is None else tree):
+    for node in nodes_of(name) if tree is None else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -109,7 +123,7 @@ def imports(name, tree=None):
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 found.add(inner if inner in SOURCES else base)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith(("import_module", "__import__")):
             found |= {a.value for a in node.args if isinstance(a, ast.Constant)}
     return found
 
@@ -123,6 +137,7 @@ def roots(name):
     return {imported.partition(".")[0] for imported in imports(name)}
 
 
+@cache
 def package(name):
     """The innermost package of LINES with a module, or its page; `quantcore` is only its `__init__.py`."""
     page = ".".join(name.split(".")[:3])
@@ -168,7 +183,7 @@ def test_rooms_of_checkpoints_build_on_lower_floors(name):
 @each_module
 def test_packages_are_entered_by_their_face(name):
     """Others import from `quantcore.formats`; its own modules import from each other, to avoid cycles."""
-    for node in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
+    for node in (n for n in nodes_of(name) if isinstance(n, ast.ImportFrom) and n.module in SOURCES):
         own, other = (".".join(n.split(".")[:2]) for n in (name, node.module))
         is_face = node.module == other or SOURCES[node.module].name == "__init__.py"
         only_modules = all(f"{node.module}.{alias.name}" in SOURCES for alias in node.names)
@@ -195,7 +210,7 @@ def test_constants_stand_before_their_use(name):
 def test_a_class_name_stands_for_one_thing():
     found = {}
     for name in SOURCES:
-        for node in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.ClassDef)):
+        for node in (n for n in nodes_of(name) if isinstance(n, ast.ClassDef)):
             found.setdefault(node.name, []).append(name)
     assert {name: where for name, where in found.items() if len(where) > 1} == {}
 
@@ -231,7 +246,9 @@ def test_only_figures_know_plotly(name):
 def test_nothing_unpickles(name):
     assert not {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"} & roots(name)
     for function, call in calls(name):
-        keywords = {k.arg: ast.unparse(k.value) for k in call.keywords}
+        keywords = {
+            k.arg: ast.unparse(k.value) for k in call.keywords if k.arg in ("allow_pickle", "weights_only")
+        }
         assert keywords.get("allow_pickle", "False") == "False", f"{name}:{call.lineno}"
         if function in ("np.load", "numpy.load"):
             assert keywords.get("allow_pickle") == "False", f"{name}:{call.lineno}"

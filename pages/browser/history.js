@@ -26,6 +26,7 @@
     .observe(document, { subtree: true, attributes: true, attributeFilter: ["%script_state%"] });
 
   function act(event) {
+    if (event.qsOwn) return; // a script of ours pressed a button, as part of the visitor's action
     acted = true;
     const target = event.composedPath()[0];
     const at = target instanceof Element ? target.closest("%element%") ?? target : null;
@@ -35,6 +36,7 @@
   }
   window.addEventListener("pointerdown", act, true);
   window.addEventListener("keydown", act, true);
+  for (const kind of ["paste", "drop"]) window.addEventListener(kind, act, true);
   // presses, keys and drags also end in a click; a click without them comes from assistive technology
   let pressed = 0;
   for (const kind of ["pointerdown", "pointerup", "keydown", "keyup"]) {

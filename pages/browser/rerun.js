@@ -4,7 +4,7 @@
 // empty: without a run, the page would look alive until the next action, although its uploads and images are gone.
 // recolored: figures get their colors from Python. Streamlit calls a component again once it has changed its theme, and
 // sends the new one along with a run.
-// pasted: an image was pasted, and the file field is to be drawn (paste.js).
+// brought: something was pasted or dropped (paste.js); the answer says where to put files.
 const watchers = new WeakMap();
 
 function watch() {
@@ -22,6 +22,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
   const state = watchers.get(parentElement) ?? watch(), theme = getComputedStyle(state.app).colorScheme;
   watchers.set(parentElement, state);
   state.ask = document.qsAsk = setTriggerValue;
+  document.qsDeliver?.(data.delivery);
   // once per change, lest a page whose theme does not reach Python asks forever
   if (theme === data.theme) state.asked = "";
   else if (theme !== state.asked) setTriggerValue("recolored", state.asked = theme);

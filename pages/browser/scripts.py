@@ -1,11 +1,12 @@
 """Scripts for every page, in files beside this one.
 
-The first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets, pasted
-images, pictures for slides, and runs that the browser asks for.
+The first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets, what is
+pasted or dropped, pictures for slides, and runs that the browser asks for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -91,21 +92,22 @@ def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     return page.replace(b"<body>", f"<body>{_PAGE_STYLE}".encode(), 1)
 
 
-def run(on_pasted: Callable[[], None]) -> None:
+def run(on_brought: Callable[[Mapping[str, Any]], None], delivery: Mapping[str, Any] | None) -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space on the page.
 
     A page that reconnects or changes its theme triggers a run; nothing else happens.
 
     Args:
-        on_pasted: called when an image was pasted and the page has no file field, which it should then draw.
+        on_brought: called with what was pasted or dropped on the page (paste.js): text, or names and sizes.
+        delivery: what the browser is to do with files that it holds.
     """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")
         st.html(_PAGE_STYLE)
     _RERUN(
         key="qs_rerun",
-        data={"theme": st.context.theme.type or "light"},
+        data={"theme": st.context.theme.type or "light", "delivery": delivery},
         on_reconnected_change=lambda: None,
         on_recolored_change=lambda: None,
-        on_pasted_change=on_pasted,
+        on_brought_change=lambda: on_brought(st.session_state["qs_rerun"].brought),
     )

@@ -47,6 +47,12 @@ _TEST_IDS = {
     "button": "stButton",
     "empty": "stEmpty",
     "help": "stTooltipIcon",
+    "drop_zone": "stFileUploaderDropzone",
+    "sidebar_body": "stSidebarContent",
+    "sidebar_nav": "stSidebarNav",
+    "sidebar_links": "stSidebarNavItems",
+    "icon": "stIconMaterial",
+    "sidebar_line": "stSidebarNavSeparator",
     "html": "stHtml",
 }
 NAMES = {

@@ -7,6 +7,7 @@ from pages.shared.state import leaving
 from pages.sidebar import tensor_controls
 
 SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"  # keys
+CODE, CODE_FILE = "match_code", "match_code_file"
 
 
 def fill(codes: np.ndarray, scale: str = "", zero_point: str = "") -> None:

@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "axis": 0,
     "group_axis": None,
     "group": None,
+    "group_all": False,
     "block": "",
     "range": qc.MinMax.option,
     **{control.key: control.default for kind in RANGES.values() for control in kind.controls},

@@ -51,11 +51,6 @@ def draw(page: Page) -> None:
     show_used(used)
 
 
-def show_file_field() -> None:
-    """Choose the source that has it (a callback)."""
-    st.session_state["src"] = tensor_controls.UPLOAD
-
-
 def show_used(used: Set[str]) -> None:
     """Hide the parts of the sidebar that are not used, or the whole sidebar if none is.
 

@@ -1,6 +1,7 @@
 """Controls for the tensor: generated, an example, pasted, edited or uploaded."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,10 @@ _LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show a
 # The last tensor from any source but the grid; that source; the tensor that the grid started from
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
 SIDE = 16  # rows and columns of the grid
+PLACE = ("cell", "rows", "cols", "at")  # keys of the controls for a place in the tensor (pages/maps)
 _GRID_BASE, _GRID_VERSION = "_grid_base", "_grid_version"
 _GRID_ROWS, _GRID_COLUMNS = "_grid_rows", "_grid_columns"
+_BESIDE = (PASTED, _OF_TEXT, _LINKED, _EDITED, _START, *uploads.BESIDE)  # what sources keep beside controls
 
 
 def draw() -> PageTensor:
@@ -67,8 +70,45 @@ def draw() -> PageTensor:
 
 
 def choose(source: str, rank: int, controls: Mapping[str, Any]) -> None:
-    """Choose a float32 tensor of ``rank`` axes by the controls of its source (a callback)."""
-    link.put({"src": source, uploads.DTYPE: DEFAULTS[uploads.DTYPE], scheme_state.RANK: rank, **controls})
+    """Choose a float32 tensor of ``rank`` axes by the controls of its source (a callback).
+
+    The place that was shown in the previous tensor is forgotten.
+    """
+    usual = {"src": source, uploads.DTYPE: DEFAULTS[uploads.DTYPE], scheme_state.RANK: rank}
+    link.put(usual | dict.fromkeys(PLACE, "") | dict(controls))
+
+
+def put_text(text: str) -> None:
+    """Put a text into the field for pasted ones, as if the visitor had pasted it there (a callback)."""
+    for key in (_OF_TEXT, _LINKED):
+        st.session_state.pop(key, None)
+    st.session_state[PASTED] = text
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor as its controls have it: their values, what the sources keep beside them, and the file."""
+
+    controls: Mapping[str, Any]
+    beside: Mapping[str, Any]
+    file: uploads.UploadedFile | None
+
+
+def kept() -> Kept:
+    """Return the tensor, for `restore`."""
+    state = st.session_state
+    controls = {key: state[key] for key in (*DEFAULTS, *PARAMETERS, *PLACE) if key in state}
+    beside = {key: state[key] for key in _BESIDE if key in state}
+    return Kept(controls, beside, uploads.kept())
+
+
+def restore(tensor: Kept) -> None:
+    """Show a tensor again that `kept` has returned (a callback)."""
+    for key in (*_BESIDE, _GRID_BASE, _GRID_ROWS, _GRID_COLUMNS):
+        st.session_state.pop(key, None)
+    st.session_state.update(tensor.beside)
+    uploads.restore(tensor.file)
+    link.put(DEFAULTS | dict.fromkeys(PLACE, "") | dict(tensor.controls))
 
 
 def _dtype(place: DeltaGenerator, source: str) -> str:
@@ -172,7 +212,7 @@ def _pasted() -> PageTensor:
         persist_state="session",
         placeholder="0.5, -1.2, 3\n2, 0.25, -4\n\nor a tensor, an array or a list as Python prints it",
         help="Rows of numbers, brackets, the print of a tensor, a table, an array of C, also amid code. "
-        "Press Ctrl+Enter when done.",
+        "What is pasted is read at once, here and anywhere outside a field; after typing, press Ctrl+Enter.",
     )
     if text.strip():
         return _carried(_of_text(text))
@@ -182,8 +222,8 @@ def _pasted() -> PageTensor:
         return _carried(linked)
     link.carry(None, "")
     raise NoTensorYet(
-        "There is no tensor yet: paste numbers into the field in the sidebar and press Ctrl+Enter, or open "
-        "an example."
+        "There is no tensor yet: paste numbers (Ctrl+V, anywhere on the page), drop a file, or open an "
+        "example."
     )
 
 

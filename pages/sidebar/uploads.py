@@ -21,6 +21,8 @@ from quantcore import tensors
 
 PICKED, DTYPE = "tensor", "dtype"  # name of the chosen tensor, and its dtype on the page; carried by the link
 _READ, _WANTED = "_upload_read", "_upload_wanted"
+BESIDE = (_READ, _WANTED)
+_KEPT = 32 * 2**20  # bytes of a file that Undo keeps; a larger one is asked for again
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LINKED = 1 << 16  # elements; a link never carries more
 _LONGEST = 500  # characters of a tensor's name that the link carries
@@ -67,8 +69,8 @@ def draw() -> PageTensor:
         "File",
         type=[*tensors.EXTENSIONS, *tensors.IMAGES],
         label_visibility="collapsed",
-        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed. A copied image can be pasted "
-        "anywhere on the page, also while another source is chosen.",
+        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed. A file can also be dropped "
+        "anywhere on any page, and a copied image pasted.",
     )
     if _FIELD.problem:
         raise qc.QuantError(_FIELD.problem)
@@ -101,6 +103,20 @@ def _forget() -> None:
 
 
 _FIELD = FileField("_upload", _keep, lambda file: file.name, _forget)
+
+
+def kept() -> UploadedFile | None:
+    """Return the file, for `restore`, if it is small enough to be kept beside another one."""
+    file = _FIELD.content
+    return file if file is not None and len(file.data) <= _KEPT else None
+
+
+def restore(file: UploadedFile | None) -> None:
+    """Show a file again, after what is kept beside the field (a callback)."""
+    _FIELD.put(file)
+    read = st.session_state.get(_READ)
+    if file is None and read is not None and read[0][0] != "link":
+        del st.session_state[_READ]  # of a file that was not kept
 
 
 def _check_wanted(file: UploadedFile) -> bool:

@@ -13,6 +13,8 @@ text), `findings` (what is wrong), `row_loss` (what a row lost, and why), `compa
 
 from quantcore.checkpoints.checkpoint import Checkpoint, assemble, open_checkpoint
 from quantcore.checkpoints.containers.gguf_header import gguf_key_bytes
+from quantcore.checkpoints.containers.gguf_writer import write_gguf
+from quantcore.checkpoints.containers.onnx import OnnxGraph
 from quantcore.checkpoints.examples import EXAMPLES, ORIGINALS
 from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
@@ -46,6 +48,7 @@ __all__ = [
     "MemoryFolder",
     "NotFound",
     "OPENERS",
+    "OnnxGraph",
     "ORIGINALS",
     "Origin",
     "Place",
@@ -75,4 +78,5 @@ __all__ = [
     "script",
     "tensor_of",
     "tensor_text",
+    "write_gguf",
 ]

@@ -4,27 +4,32 @@ from quantcore.layerwise import command
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
 from quantcore.layerwise.effects import SCORES
 from quantcore.layerwise.imatrix import Imatrix
+from quantcore.layerwise.inputs import Collected, LayerInputs, collect
 from quantcore.layerwise.measure import WHOLE, dtype_of, estimated, measured, rows_together
 from quantcore.layerwise.plan import (
     AS_STORED,
     ERRORS,
+    LOCAL,
     Plan,
     TradeOff,
     check_error,
     check_size,
+    error_of,
     groups_of,
     minimum_of,
     plan,
     trade_off,
 )
-from quantcore.layerwise.roles import Traits, kind_of, traits
+from quantcore.layerwise.printed import not_measured
+from quantcore.layerwise.roles import Traits, group_of, kind_of, traits
 from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_harm, merged
 
 __all__ = [
     "Allocation", "AS_STORED", "bit_budget", "budget_curve", "by_harm", "check_error", "check_size",
-    "command", "dtype_of", "Effect", "ERRORS", "estimated", "groups_of", "Imatrix", "kind_of", "measured",
-    "merged", "minimum_of", "outline", "plan", "Plan", "rows_together", "schemes_of", "SCORES",
-    "sensitivity", "SensitivityStep", "Table", "trade_off", "TradeOff", "traits", "Traits", "USUAL",
-    "WeightError", "WeightRow", "WHOLE",
+    "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "error_of", "estimated",
+    "group_of", "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured", "merged", "minimum_of",
+    "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES", "sensitivity",
+    "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL", "WeightError",
+    "WeightRow", "WHOLE",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise.imatrix import Imatrix
-from quantcore.layerwise.plan import ERRORS, Plan, check_error, check_size, minimum_of, plan
+from quantcore.layerwise.plan import ERRORS, LOCAL, Plan, check_error, check_size, minimum_of, plan
 from quantcore.layerwise.printed import by_layer, not_measured
 from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
@@ -104,8 +104,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command and return the exit code."""
     try:
         factors, minimum = _factors(options.factors), minimum_of(options.minimum)
-        table = merged(list(map(_table_in, options.merge))) if options.merge else _measure(options)
-        limit = _limit(options, table)
+        table = merged(list(map(table_in, options.merge))) if options.merge else _measure(options)
+        limit = limit_of(options, table)
     except QuantError as reason:
         print(reason, file=sys.stderr)
         return 2
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
 def _measure(options: argparse.Namespace) -> Table:
     checkpoint, schemes = open_checkpoint(options.path), schemes_of(options.schemes)
     outlined = outline(checkpoint, schemes)
-    limit = _limit(options, outlined)
+    limit = limit_of(options, outlined)
     if limit is not None:
         check_size(outlined, limit, minimum_of(options.minimum))
     imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
@@ -158,7 +158,7 @@ def _resumed(options: argparse.Namespace) -> Table | None:
     """Return the table to continue with, if there is one."""
     if options.resume and not options.json:
         raise QuantError("--resume needs the file to continue with; give --json FILE.")
-    return _table_in(options.json) if options.resume and Path(options.json).exists() else None
+    return table_in(options.json) if options.resume and Path(options.json).exists() else None
 
 
 def with_progress(steps: Iterable[Measuring]) -> Iterator[Measuring]:
@@ -183,7 +183,12 @@ def csv_of(lines: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _table_in(file: str) -> Table:
+def table_in(file: str) -> Table:
+    """Return the table in a file of --json.
+
+    Raises:
+        QuantError: the file can't be read, or holds no table.
+    """
     return Table.of_dict(_read_json(file))
 
 
@@ -225,8 +230,12 @@ def _factors(file: str | None) -> dict[str, float]:
     return {str(name): float(value) for name, value in found.items()}
 
 
-def _limit(options: argparse.Namespace, table: Table) -> float | None:
-    """Return the size that all weights may take, in bytes."""
+def limit_of(options: argparse.Namespace, table: Table) -> float | None:
+    """Return the size that all weights may take, in bytes, by --bits or --size.
+
+    Raises:
+        QuantError: it is not a size.
+    """
     if options.bits is not None:
         if not 0 < options.bits < math.inf:
             raise QuantError(
@@ -270,9 +279,11 @@ def _print(table: Table, chosen: Plan | None) -> None:
         ]
         said = f"SQNR {ends[0]} to {ends[1]}" if known else "no weight can be measured"
         print(f"{scheme}: {said}")
-    print_some(not_measured(table))
+    print_some(not_measured(table.ordered))
     if chosen is not None:
         print(f"{chosen.said}:")
+        if chosen.is_local:
+            print(LOCAL)
         layers, others = by_layer(table, chosen)
         print(*layers, sep="\n", end="\n" * bool(layers))
         print_some(others)

@@ -47,7 +47,7 @@ from quantcore.matching.hypotheses.search_space import (
     other_formats,
     other_groups,
 )
-from quantcore.matching.inputs import read_codes, read_original, read_parameter
+from quantcore.matching.inputs import fits_grid, read_codes, read_original, read_parameter
 from quantcore.matching.record import KnownMistake, Matches, Progress
 from quantcore.mistakes import CASES, Outcome, compare
 from quantcore.scheme import PRESETS
@@ -105,8 +105,10 @@ def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -
     shape = tuple(x.shape)
     searched = granularities(shape)
     given = read_codes(codes, shape)
-    scale = read_parameter(scale, "scale", shape, searched)
-    zero_point = read_parameter(zero_point, "zero_point", shape, searched)
+    every = searched + other_groups(shape)
+    scale = read_parameter(scale, "scale", shape, every)
+    zero_point = read_parameter(zero_point, "zero_point", shape, every)
+    searched += [g for g in every[len(searched) :] if scale is not None and fits_grid(scale, g, shape)]
     return _Search(Evaluator(x, given, scale, zero_point, searched)).steps()
 
 
@@ -312,7 +314,7 @@ class _Search:
         yield from worked_out(found[:1])
 
     def _other_groups(self) -> list[Part]:
-        groups = other_groups(tuple(self.evaluator.x.shape))
+        groups = [g for g in other_groups(tuple(self.evaluator.x.shape)) if g not in self.evaluator.searched]
         if not groups:
             return []
         self.evaluator.searched += groups
@@ -343,8 +345,9 @@ class _Search:
 
 
 def _likeliest(reading: GivenCodes) -> GivenCodes:
-    """Return the reading with fewer formats: its two narrowest widths, and 8 bits."""
-    kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
+    """Return the reading with fewer formats: its two narrowest widths, and 8 bits, or 16 for wider codes."""
+    narrowest = sorted({f.bits for f in reading.formats})[:2]
+    kept = {*narrowest, 8 if narrowest and narrowest[0] <= 8 else 16}
     return GivenCodes(reading.corruption, reading.codes, tuple(f for f in reading.formats if f.bits in kept))
 
 

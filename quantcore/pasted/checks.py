@@ -23,12 +23,16 @@ from quantcore.pasted.quantizer import (
 
 _REAL = ("own", "positive", "negative", "outlier", "one-sided")  # probes like real tensors
 RANGE_FROM_ZERO = ("mistakes", "range-without-minimum")
+_BINADES = 16.0  # of an 8-bit float that may be left unused: all are about as precise
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 
 
 def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
     node = q.round
+    if q.has_levels:
+        yield from _levels(q)
+        return
     if q.rule in ("floor", "ceil", "toward_zero"):
         name = "//" if node.op == "floor_divide" else node.name
         how = f"{name} rounds x / scale {WORDS[q.rule]}"
@@ -74,6 +78,18 @@ def _cast(q: Quantizer) -> Iterator[CodeFinding]:
         yield q.found("other_format", line, fix=fix, kept=between(q.ends))
     elif len(ends) < 2 and not (yield from _clamped_late(q)):
         yield from _unclamped(q, limits, cast)
+
+
+def _levels(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check the scale of codes that are places in a table, or 8-bit floats."""
+    if q.multiplied:
+        yield q.found("multiplied", q.scalings[0].line, how="x is multiplied by the scale")
+    elif q.axis != -1:
+        yield q.found("other_axis", q.reduced.line)
+    elif q.is_single and q.levels is not None:
+        for found in _single(q, 0.0):
+            lost = found.mistake == "middle_left_out"
+            yield replace(found, fix="Use a table with negative values too.") if lost else found
 
 
 def _overflows(chain: Chain) -> bool:
@@ -153,11 +169,13 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     if q.bounds is None:
         return
     (low, high), divisor, zero, clamp = q.bounds, q.divisor, q.zero_point or 0, None not in q.ends
+    table = q.round.op == "level"
     most = high - low if q.is_span else high - zero
     facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"
     if not q.is_span:
-        facts["reach"] = f"codes up to {number(round(divisor + zero))}"
+        values = f"values up to {number(divisor)}"
+        facts["reach"] = values if q.has_levels else f"codes up to {number(round(divisor + zero))}"
         share = f"{most / divisor:.{1 if most / divisor > 0.99 else 0}%}"
         of = "the range" if q.is_rest else q.extreme
         beyond = f"everything larger than {number(most)} steps ({share} of {of})"
@@ -167,13 +185,16 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     written = math.inf if not written else written if q.divided.op == "div" else 1 / written
     # codes that no clamp clips wrap around
     room = 0.01 if not clamp and any(_overflows(chain) for chain in q.ordinary) else _ROOM
+    room = 0.01 * most if q.has_levels else room
+    if q.round.is_float8 and not clamp:
+        return  # what its cast does is a finding of its own
     if min(divisor, written) > most + room:
-        how = "the clamp clips" if clamp else "the cast overflows for"
+        how = "the table clips" if table else "the clamp clips" if clamp else "the cast overflows for"
         found = q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
         # max|x| divided by the steps of a range from min to max
         whole = q.kind == "abs" and low < 0 and divisor == high - low
         yield replace(found, lesson=RANGE_FROM_ZERO) if whole else found
-    elif clamp and divisor * 1.9 < most and not lost:
+    elif (clamp or table) and divisor * (_BINADES if q.round.is_float8 else 1.9) < most and not lost:
         yield q.found("unused_codes", q.divided.line, **facts)
 
 

@@ -52,8 +52,8 @@ class Val:
     on a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are,
     if they are the tensor's; ``data``: whether they are; ``of_element``: whether it is a test on an element;
     ``cells``: what was assigned to its elements, as `AssignedCells`; ``gathered``: whether that has been
-    gathered; ``lanes``: the values, one of each lane, that it stands for, and
-    ``lane_places``: where each is in it.
+    gathered; ``levels``: of codes, the table that they are places in; ``lanes``: the values, one of each
+    lane, that it stands for, and ``lane_places``: where each is in it.
     """
 
     value: Any
@@ -69,6 +69,7 @@ class Val:
     of_element: bool = False
     cells: Any = None
     gathered: bool = False
+    levels: Tensor | None = None
     lanes: "Vals" = ()
     lane_places: tuple[Any, ...] = ()
 
@@ -96,6 +97,16 @@ class Val:
     def dtype(self) -> str:
         """The type of a tensor or array, as text; else empty."""
         return str(getattr(self.value, "dtype", "")).removeprefix("torch.")
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it has fractions, or could have."""
+        return isinstance(self.value, float) or "float" in self.dtype
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether it is a tensor of 8-bit floats."""
+        return self.dtype.startswith("float8")
 
     @property
     def limits(self) -> tuple[int, int] | None:

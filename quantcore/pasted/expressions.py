@@ -281,10 +281,6 @@ class Expressions(Python):
         """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
         raise NotImplementedError
 
-    def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a value; an operation "method" has it with its owner."""
-        raise NotImplementedError
-
     def defaults(self, args: ast.arguments, names: Names) -> dict[str, Val]:
         """Return the default values of parameters."""
         placed = zip([*args.posonlyargs, *args.args][::-1], args.defaults[::-1], strict=False)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
+from quantcore.formats import CODEBOOKS, FLOATS, CodebookFormat, FloatFormat, Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
@@ -88,8 +88,11 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     if tried is None:
         return rule, (None, None)
     stored = ((tried.cast and tried.cast.flow) or tried.codes[-1]).numbers
+    stored = tried.values if chain.has_levels else stored
     clamped, beyond = chain.clamp is not None, _beyond(chain)
     low, high = (float(end) if clamped and end.abs() < beyond / 2 else None for end in stored.aminmax())
+    if chain.has_levels:
+        return "nearest", (low, high)
     try:
         early = sum((s.added for s in tried.early), torch.zeros_like(tried.x))
         codes = tried.codes[-1].numbers.reshape(tried.x.shape) - (tried.zero - early)
@@ -126,8 +129,8 @@ def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...], walk: Walk) -> S
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
     around_zero = zero == 0 and not q.zeros and (q.limits is None or q.limits[0] < 0)
     symmetric = not q.is_span or around_zero
-    fmt = _format(q, symmetric)
-    if (q.is_span or q.one_sided) and (not fmt.signed or zero == fmt.qmin):
+    fmt = table_format(q) if q.has_levels else _format(q, symmetric)
+    if isinstance(fmt, IntFormat) and (q.is_span or q.one_sided) and (not fmt.signed or zero == fmt.qmin):
         symmetric = False
     kernel = TEXTBOOK.changed(kernel=q.kernel)
     if q.kind == "given":
@@ -149,6 +152,32 @@ def _scales(q: Quantizer, chain: Chain, walk: Walk) -> Iterator[Tensor]:
         on_large = by_place(_again(walk, {start.index: large}).vals).get(q.place)
         if on_large is not None and on_large.x.shape == chain.x.shape:
             yield scale_of(on_large, q.multiplied, q.axis)
+
+
+def table_format(q: Quantizer) -> Format:
+    """Return the format of 8-bit floats, or of a table; a known one of the same values has its name.
+
+    Raises:
+        QuantError: the values are not known, or no table that a scheme has.
+    """
+    if q.round.is_float8:
+        return FLOATS[q.round.dtype.removeprefix("float8_")]
+    if q.table is None:
+        raise QuantError(f"The code does not show what its codes stand for, {_NONE}")
+    known = (f for f in CODEBOOKS.values() if is_table(q.table, f))
+    return next(known, None) or CodebookFormat(tuple(q.table.tolist()))
+
+
+def is_table(table: Tensor, fmt: CodebookFormat) -> bool:
+    """Tell whether a table has the values of a format, in their order, as they are usually rounded."""
+    same = len(table) == len(fmt.values)
+    return same and bool(((table - fmt.table.double()).abs() <= 1e-5 * fmt.max).all())
+
+
+def right_codes(right: Quantized) -> Tensor:
+    """Return the codes of a result, of 8-bit floats their values, as code has them."""
+    fmt = right.scheme.format
+    return fmt.decode(right.codes) if isinstance(fmt, FloatFormat) else right.codes
 
 
 def _format(q: Quantizer, symmetric: bool) -> IntFormat:
@@ -202,14 +231,16 @@ def _repairs(q: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:
     shape = chain.x.shape if origin(chain.data).op == OWN else walk.given.x.shape
     right = intended(q, chain, tuple(shape), walk)
     repaired = _again(walk, _overrides(q, chain, right, places))
-    codes = repaired.vals[chain.codes[-1].index].numbers.reshape(right.codes.shape)
-    fmt = right.scheme.format
+    codes, fmt = repaired.vals[chain.codes[-1].index].numbers, right.scheme.format
+    codes = codes.reshape(right.codes.shape)
     if q.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
     low, high = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)
     # the scheme widens a range until it contains 0
     alike = ((low <= 0) & (high >= 0)).broadcast_to(chain.x.shape).reshape(codes.shape) if q.is_span else ...
-    off = (codes - right.codes).abs()[alike]
+    off = (codes - right_codes(right)).abs()[alike]
+    if q.has_levels:
+        return float(off.eq(0).double().mean()) >= _EQUAL
     return not off.numel() or (float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL)
 
 

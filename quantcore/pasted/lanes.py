@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, NUMBERS, shape_of
-from quantcore.pasted.evaluation import Evaluation, Override, Val, Vals
+from quantcore.pasted.evaluation import Override, Val, Vals
+from quantcore.pasted.levels import TableCodes
 from quantcore.pasted.names import Allowed
 
 _RUNNING = "running"  # the name of a reduction over elements that the code visits one after another
@@ -58,7 +59,7 @@ class AssignedCells:
 
 
 @dataclass(eq=False)
-class Lanes(Evaluation):
+class Lanes(TableCodes):
     """One evaluation of the code: its lanes.
 
     ``branches``: the tests on elements whose branches are being run, each with the value that leads to it;
@@ -74,8 +75,9 @@ class Lanes(Evaluation):
         return all(bool(test.value) == wanted for test, wanted in self.branches)
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
-        """Append a value, as `Evaluation.note`; a sum over lanes is not an element."""
-        for a in args if op not in ("setitem", "getitem", "pack") else ():
+        """Append a value, as `TableCodes.note`; a sum over lanes is not an element."""
+        later = {"setitem": len(args), "getitem": 1, "pack": len(args)}.get(op, 0)  # an index is needed now
+        for a in args[later:]:
             if a.op == "setitem":
                 self.gather_cells(a)
         if op == "add" and len(args) == 2 and _running(*args):
@@ -212,6 +214,7 @@ class Lanes(Evaluation):
             )
             made = self.note(_scattered(column, places, shape), first.op, others, first.name)
             made.line, made.op, made.flow, made.data, made.varies = first.line, first.op, found, True, True
+            made.levels = first.levels
             made.lanes, made.lane_places, found = tuple(column), tuple(places), made
         return found
 

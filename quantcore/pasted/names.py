@@ -41,8 +41,9 @@ _OPERATIONS = {  # what the trace calls them
     "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate "
     "stack hstack vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat "
     "expand_as view T",
-    "getitem": "select narrow item tolist",
-    "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
+    "getitem": "select narrow item tolist take index_select gather",
+    "other": "bucketize digitize searchsorted "
+    "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
     "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
     "ones empty full eye arange linspace",
     "random": "rand randn random rand_like randn_like",
@@ -67,7 +68,7 @@ _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.s
 # what may be given by name: never a place for the result, a device, a file, a function, or `requires_grad`
 _KEYWORDS = """
     dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation
-    method unbiased correction ddof ord p k dtype start_dim shape size descending steps num
+    method unbiased correction ddof ord p k dtype start_dim shape size descending steps num right side
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 
@@ -135,6 +136,15 @@ def _tensor(value: Any, dtype: Any = None) -> Tensor:
     return found.to(dtype or found.dtype)
 
 
+def _view(x: Tensor, *args: Any) -> Tensor:
+    """Return a tensor in another shape, or its bytes in another type of the same size."""
+    kind = args[0] if args else None
+    if not isinstance(kind, torch.dtype):
+        return x.reshape(*args)
+    require(kind.itemsize == x.dtype.itemsize, "bytes are read here as a type of another size")
+    return x.view(kind)
+
+
 def _array(value: Any, dtype: Any = None) -> Any:
     found = np.array(value, dtype=dtype)
     require(found.dtype.kind in "biuf", "an array of anything but numbers is not evaluated")
@@ -175,6 +185,7 @@ _TYPES = {
     "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
     "bool": torch.bool,
 }  # fmt: skip
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _NUMPY_NAMES = "float16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64"
 _NUMPY_TYPES = {name: getattr(np, name) for name in _NUMPY_NAMES.split()}
 _SHARED = {name: Allowed(name, attribute, 0) for name, attribute in dict[str, Callable[[Any], Any]](
@@ -184,7 +195,7 @@ _SHARED = {name: Allowed(name, attribute, 0) for name, attribute in dict[str, Ca
 _LIMITS = ("min", "max", "bits", "eps", "tiny")
 METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "tensor": {
-        **_calls(Tensor, dim=lambda x: x.ndim, view=Tensor.reshape, to=cast, type=cast,
+        **_calls(Tensor, dim=lambda x: x.ndim, view=_view, to=cast, type=cast,
                  size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
                  numpy=lambda x: x.clone().numpy()), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
@@ -221,7 +232,7 @@ _nn = _module(
 _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
-    float8_e4m3fn=torch.float8_e4m3fn, float8_e5m2=torch.float8_e5m2,
+    **{name: getattr(torch, name) for name in _FLOAT8},
     quint8=torch.quint8, qint8=torch.qint8, qint32=torch.qint32,
 )  # fmt: skip
 _numpy = _module(
@@ -251,6 +262,7 @@ for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}
+WORDS |= {"left", "right"}
 # Python's own: on lists, on numbers, and those that the interpreter computes
 ON_LISTS: dict[str, Callable[..., Any]] = {
     "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed,

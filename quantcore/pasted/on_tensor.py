@@ -14,7 +14,7 @@ from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
 from quantcore.pasted.checks import check_on
 from quantcore.pasted.evaluation import CodeInputs
-from quantcore.pasted.intended import intended, of_each
+from quantcore.pasted.intended import intended, of_each, right_codes
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.own import is_own, start
 from quantcore.pasted.quantizer import MOST, Flags, by_place
@@ -139,7 +139,7 @@ def show_code(
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
-    x_hat = (codes.reshape(chain.x.shape) - chain.zero) * chain.factor - chain.shift
+    x_hat = (chain.values - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
@@ -148,7 +148,10 @@ def show_code(
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:
         right = intended(q, chain, tuple(x.shape), walk)
-        against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
+        compared = x_hat + chain.shift.float()
+        if any(s.op == "signed" for s in chain.back) and bool((chain.x >= 0).all()):
+            compared = compared.abs()  # signs come back after the codes
+        against = _against(right, x, codes, compared, chain.cast is not None)
     except QuantError as error:
         against, why = None, str(error)
     found = () if is_own(chain) else check_on(q, chain, "this tensor")
@@ -188,8 +191,9 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
     error, room = (right.x - x_hat).abs(), right.x.abs() * 2.0**-22
     too_far = (error > of_each(right.scale, right).abs() / 2 + room) & (error > right.error.abs() + room)
     sqnr_db = errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db
-    wrong = codes.ne(right.codes.float()) | moved
-    return Against(right.scheme, right.codes, wrong, too_far, int(outside.sum()), sqnr_db)
+    expected = right_codes(right)
+    wrong = codes.ne(expected.float()) | moved
+    return Against(right.scheme, expected, wrong, too_far, int(outside.sum()), sqnr_db)
 
 
 def _evaluated(

@@ -20,6 +20,10 @@ from quantcore.pasted.names import ON_LISTS, OPERATORS
 class Python(Lanes):
     """One evaluation of the code: what Python computes with lists and numbers."""
 
+    def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a value; an operation "method" has it with its owner."""
+        raise NotImplementedError
+
     def items(self, val: Val) -> list[Val]:
         """Return what a loop over a value visits."""
         value = val.value
@@ -41,6 +45,11 @@ class Python(Lanes):
             return self.note(cell.value, "copy", (cell,))
         if val.op == "setitem":
             self.gather_cells(val)
+        if isinstance(value, list | tuple) and vals and vals[-1].data:
+            found = self.compute(lambda: value[index], "getitem", (val, *vals), "[]")
+            made = self.note(found.value, "pick", (val, *vals))
+            self.decoded(made, val, vals[-1])
+            return made if made.op == "decode" else found
         bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
@@ -90,6 +99,8 @@ class Python(Lanes):
             return self.note(None)
         if args and isinstance(args[0].value, dict) and name in ("get", "keys", "values", "items"):
             return self._of_dictionary(name, args[0], args[1:])
+        if name in ("min", "max") and kw.keys() == {"key"} and len(args) == 1:
+            return self._by_key(name, self.items(args[0]), kw["key"])
         require(kw.keys() <= {"strict"} and 0 < len(args) <= 64, f"this `{name}` is not evaluated")
         if name == "len":
             return self.compute(lambda: len(args[0].value), "size", ())
@@ -115,6 +126,17 @@ class Python(Lanes):
             chosen, rest = (item, found) if better else (found, item)
             found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
+
+    def _by_key(self, name: str, items: list[Val], key: Val) -> Val:
+        """Return the item whose key is the lowest or highest."""
+        require(bool(items), "there is nothing to choose from here", refused=False)
+        keys = [self.call(key, [item], {}) for item in items]
+        numbers = [val.number for val in keys]
+        require(None not in numbers, "a key here is no finite number")
+        best = min if name == "min" else max
+        chosen = items[best(range(len(items)), key=lambda i: float(numbers[i] or 0.0))]
+        made = self.note(chosen.value, "pick", (chosen, *keys), name)
+        return self.chosen_by(made, items, keys) if name == "min" else made
 
     def _visited(self, name: str, args: list[Val]) -> Val:
         """Return what NumPy visits of an array: its indices, its elements, or both."""

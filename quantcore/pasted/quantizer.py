@@ -6,7 +6,7 @@ is x / factor + offset; at the codes that are stored, the factor is the scale an
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ MOST = 1 << 16  # elements that a quantizer is followed on
 MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 SCALINGS, SHIFTS, _CLAMPS = ("mul", "div", "floor_divide"), ("add", "sub"), ("clamp", "mask", "where")
-_STEPS = (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")
+_STEPS = (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast", "level", "decode")
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
 _QUANTILES = ("quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue")
 _MOST_STEPS = 50_000  # of all ways together
@@ -42,7 +42,8 @@ class Chain:
     after the first one, and ``late`` adds what is no number after it; ``back``: the steps from there to the
     dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to broadcast to the
     data; ``scale``: the same of each element; ``zero``: what is added, in codes; ``earlier``: the quantizer
-    whose dequantized values the data is.
+    whose dequantized values the data is; ``has_levels``: whether codes are places in a ``table``, or 8-bit
+    floats; ``decode``: what looks them up.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
@@ -58,10 +59,12 @@ class Chain:
         while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
             data = data.flow  # whose signs come back
         self.data, self.x = data, data.numbers
-        self.casts = narrowing(self.codes)
+        self.has_levels = self.round.op == "level" or self.round.is_float8
+        self.casts = [] if self.has_levels else narrowing(self.codes)
         self.cast = self.casts[-1] if self.casts else None
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
-        self.zeros = [s for s in self.codes if s.op in SHIFTS and not _is_half(s, self.round)]
+        shifts = () if self.has_levels else SHIFTS
+        self.zeros = [s for s in self.codes if s.op in shifts and not _is_half(s, self.round)]
         self.early = [s for s in self.zeros if s.index < self.round.index]
         nothing = torch.tensor(0.0, dtype=torch.float64)
         self.factor, self.zero, self.shift = nothing + 1, nothing, nothing
@@ -78,6 +81,8 @@ class Chain:
             self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and not _puts_in_values(s)]
+        clamps = [s for s in clamps if not self.has_levels or s.index < self.round.index]
+        self.decode = self.back[0] if self.has_levels and self.back and self.back[0].op == "decode" else None
         self.clamps_after = [s for s in clamps if self.casts and s.index > self.casts[0].index]
         self.clamp = next((s for s in reversed(clamps) if not self.cast or s.index < self.cast.index), None)
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
@@ -92,6 +97,24 @@ class Chain:
         return given, (given < low) | (given > high)
 
     @cached_property
+    def table(self) -> Tensor | None:
+        """The value of each code, in their order; None where that is unknown or the code itself."""
+        return (self.decode or self.round).levels
+
+    @cached_property
+    def levels(self) -> Tensor | None:
+        """The values that there are, if codes are no integers; None where that is unknown."""
+        return floats_of(self.round.dtype) if self.round.is_float8 else self.table
+
+    @cached_property
+    def values(self) -> Tensor:
+        """The number that each code stands for, shaped like the data."""
+        codes = self.codes[-1].numbers.reshape(self.x.shape)
+        if self.table is None:
+            return codes
+        return self.table[codes.long().clamp(-len(self.table), len(self.table) - 1)]
+
+    @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale, each once."""
         return ancestors(*(s.other for s in self.scalings))
@@ -100,6 +123,14 @@ class Chain:
     def quantiles(self) -> list[Val]:
         """The quantiles among these."""
         return [n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES]
+
+
+@lru_cache(4)
+def floats_of(dtype: str) -> Tensor:
+    """Return the finite values of an 8-bit float type, in order."""
+    values = torch.arange(256, dtype=torch.uint8).view(getattr(torch, dtype)).double()
+    found: Tensor = torch.unique(values[values.isfinite()])
+    return found
 
 
 def _puts_in_values(step: Val) -> bool:
@@ -163,6 +194,8 @@ class Quantizer(Chain):
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
+        if self.levels is not None and None in self.ends:
+            self.bounds = float(self.levels.min()), float(self.levels.max())
         self.zero_point = _constant(tried)
         self.one_sided = all(bool((c.x >= 0).all()) for c in self.ordinary)
         inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
@@ -337,14 +370,19 @@ def _along(way: list[Val]) -> Iterator[Chain]:
 
 
 def _rounds(node: Val) -> bool:
+    if node.op == "cast" and node.is_float8:
+        return node.flow is not None and not node.flow.is_float8
     if node.op == "cast":
         return node.flow is not None and node.bits < FLOAT and not node.flow.is_integral
-    return node.op in ("round", "floor_divide")
+    return node.op in ("round", "floor_divide", "level")
 
 
 def _last(steps: list[Val], rounding: int) -> int:
     """Return the place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
+    decoded = next((i for i, s in enumerate(steps[:until]) if i > rounding and s.op == "decode"), 0)
+    if steps[rounding].op == "level" or steps[rounding].is_float8:
+        return max(decoded - 1, rounding)
     stores = (*_CLAMPS, "signed", "round")
     casts = [s.op == "cast" and s.bits < FLOAT for s in steps]
     last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in stores or casts[i])

@@ -16,6 +16,7 @@ from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
 from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
 from quantcore.pasted.source import read_source
+from quantcore.pasted.tables import check_values, table_line, table_name
 from quantcore.pasted.walk import Walk, probe
 from quantcore.pasted.way_back import check_dequantize
 from quantcore.wording import count, joined
@@ -115,7 +116,8 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
             if key not in quantizers and time.thread_time() <= end:
                 codes = confirmed(q, list(check_codes(q)), walks)
                 on_own = check_on(q, q.on["own"], "the code's own tensor") if "own" in q.on else ()
-                more = [*on_own, *codes, *check_dequantize(q), *check_special(q)]
+                back = check_values(q) if q.has_levels else check_dequantize(q)
+                more = [*on_own, *codes, *back, *check_special(q)]
                 if any(start <= q.codes[-1].index < end for start, end in walks["positive"].cut):
                     more = [replace(f, certain=False) for f in more]  # what follows its codes is not known
                 found += [replace(f, quantizer=len(quantizers)) for f in more]
@@ -161,6 +163,8 @@ def _parts(q: Quantizer) -> Iterator[str]:
     known = q.kind not in ("unknown", "handed")
     yield f"scale (line {q.divided.line}) {q.formula}{shared if known else ''}"
     yield f"codes (line {q.round.line}) {_arithmetic(q)}"
+    if q.table is not None and q.decode is not None:
+        yield f"table{table_line(q)} {table_name(q.table)}"
     if q.clamp is not None:
         yield f"clamp (line {q.clamp.line}) {between(q.ends)}"
     if q.cast is not None:
@@ -177,6 +181,8 @@ def _arithmetic(q: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
     rule = RULES.get(q.rule, "rounded")
     product = "x · scale" if q.multiplied else "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
+    if q.has_levels:
+        return f"{q.round.dtype}({product})" if q.round.is_float8 else f"place of {product} in the table"
     shifted = [s for s in q.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"

@@ -9,7 +9,8 @@ from quantcore.pasted.evaluation import Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import SCALINGS, SHIFTS, SMALL, Chain, Quantizer, block_extremes, near, number
 
-_PLAIN = (*SCALINGS, *SHIFTS, "cast", "copy", "shape", "neg")  # operations that dequantizing consists of
+# operations that dequantizing consists of
+_PLAIN = (*SCALINGS, *SHIFTS, "cast", "copy", "shape", "neg", "decode")
 
 
 def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
@@ -27,7 +28,7 @@ def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
         culprits = {"multiplied": scalings[0], "zero_point_after_scale": (steps or scalings)[-1]}
         line = culprits.get(kind, scalings[-1]).line
         yield q.found(kind, line, how="The codes are scaled in the same direction as x was")
-    elif kind is None and all(_dequantizes(chain) and _off(chain, q.divisor) > 1 for chain in q.ordinary):
+    elif kind is None and all(dequantizes(chain) and _off(chain, q.divisor) > 1 for chain in q.ordinary):
         off = number(round(max(map(_steps_off, q.ordinary))))
         line = (q.end or scalings[-1]).line
         yield q.found("not_undone", line, off=off, way=_right_way(q), how=_how(q))
@@ -68,7 +69,7 @@ def _whole_zero(chain: Chain) -> Tensor:
     return chain.zero + chain.shift / chain.factor
 
 
-def _after_codes(chain: Chain) -> list[Val]:
+def after_codes(chain: Chain) -> list[Val]:
     """Return the values from the codes, without these, to the dequantized values."""
     found, val = list[Val](), chain.end
     while val is not None and val is not chain.codes[-1]:
@@ -77,10 +78,10 @@ def _after_codes(chain: Chain) -> list[Val]:
     return found[::-1]
 
 
-def _dequantizes(chain: Chain) -> bool:
+def dequantizes(chain: Chain) -> bool:
     """Tell whether codes are scaled as dequantizing does: by what the scale is made of, and not by what comes
     from the codes themselves, which only rescales these."""
-    way, codes = _after_codes(chain), chain.codes[-1].index
+    way, codes = after_codes(chain), chain.codes[-1].index
     if not bool(chain.factor.isfinite().all() and chain.factor.ne(0).all()):
         return False
     again = any(s.op == "round" or (s.op == "cast" and s.bits < (s.flow or s).bits) for s in chain.back)
@@ -104,7 +105,7 @@ def _steps_off(chain: Chain) -> float:
 def _how(chain: Chain) -> str:
     """Return what is wrong in the values, from what a code is worth in them."""
     worth = torch.ones(1, dtype=torch.float64)
-    for val in _after_codes(chain):
+    for val in after_codes(chain):
         if val.op in SCALINGS:
             by = val.other.numbers
             worth = worth * by if val.op == "mul" else worth / by
@@ -126,7 +127,7 @@ def _off(chain: Chain, divisor: float) -> float:
             break  # only what scales the tensor before the codes do may be left in the values
         by = step.other.numbers
         factors.append(factors[-1] / by if step.op == "mul" else factors[-1] * by)
-    way = _after_codes(chain)
+    way = after_codes(chain)
     for val, after in zip(way, [*way[1:], None], strict=True):
         if val.numbers.numel() == right.numel() and not (after and _goes_on(chain, val, after, divisor)):
             values = val.numbers.reshape(right.shape)

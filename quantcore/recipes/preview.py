@@ -155,9 +155,7 @@ def ftype_file(
     )  # fmt: skip
 
 
-def ftype_types(
-    checkpoint: Address, ftype: str, imatrix: Inputs = False, **options: Any
-) -> dict[str, str]:
+def ftype_types(checkpoint: Address, ftype: str, imatrix: Inputs = False, **options: Any) -> dict[str, str]:
     """Return the ggml type of every tensor that llama-quantize writes; arguments: as for `ftype_file`.
 
     >>> from quantcore.checkpoints import EXAMPLES
@@ -171,9 +169,7 @@ def ftype_types(
     return dict(ftype_file(checkpoint, ftype, imatrix, **options).types)
 
 
-def ftype_size(
-    checkpoint: Address, ftype: str, imatrix: Inputs = False, **options: Any
-) -> int:
+def ftype_size(checkpoint: Address, ftype: str, imatrix: Inputs = False, **options: Any) -> int:
     """Return the bytes of the file that llama-quantize writes; arguments: as for `ftype_file`.
 
     Raises:

@@ -127,7 +127,7 @@ def test_a_phone_shows_the_arithmetic_of_a_cell_in_a_sheet(app: Any) -> None:
         "e => [e.scrollWidth - e.clientWidth, e.scrollHeight - e.clientHeight, e.clientHeight / parseFloat(getComputedStyle(e).lineHeight)]"
     )
     assert lines[:2] == [0, 0]
-    assert 1.9 <= lines[2] <= 3.1
+    assert 0.9 <= lines[2] <= 2.1
     assert not app.page.locator(".modebar-container").first.is_visible()
     app.click(6, 1, number=0)
     app.wait("document.querySelector('.qs-steps').innerText.includes('element (6, 1)')")

@@ -168,7 +168,7 @@ def test_another_argument_is_one_sentence_about_what_was_passed() -> None:
 
 
 def test_dir_lists_what_there_is() -> None:
-    assert set(dir(qc)) >= {*qc.__all__, "checkpoints", "tensors", "figures", "views", "sensitivity", "bit_budget"}
+    assert set(dir(qc)) >= {*qc.__all__, "checkpoints", "tensors", "figures", "views", "sensitivity", "bit_budget", "collect"}
     assert all(hasattr(qc, name) for name in dir(qc))
 
 

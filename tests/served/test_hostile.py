@@ -1,14 +1,11 @@
 """Files and code that ask for much, on a real server: it stays small and idle, and serves all others."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from checkpoint_cases import case
 from hostile_files import HOSTILE
 from loops import finish
-from served import Server, serve
+from served import Server
 
 from benchmarks.processes import processor_time, resident
 from benchmarks.visitor import Visitor, visit
@@ -21,14 +18,9 @@ QUICK = ("pt_storage_of_itself", "pt_marks", "pt_nested_storage", "npz_overlappi
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder: Path = tmp_path_factory.mktemp("models")
-    release = case("gptq_v1_4bit_g128_sym").release
-    (folder / "harmless").symlink_to(release)
-    (folder / "harmless.safetensors").write_bytes((release / "model.safetensors").read_bytes())
-    with serve(folder, QUANTSCOPE_MODELS=str(folder), QUANTSCOPE_WARM_UP="first") as server:
-        finish(visit(server.host, "checkpoint", "ck=harmless.safetensors"))  # it imports, once
-        yield server
+def server(served: Server) -> Server:
+    finish(visit(served.host, "checkpoint", "ck=harmless.safetensors"))  # it imports, once
+    return served
 
 
 def opened(server: Server, query: str) -> str:

@@ -59,15 +59,10 @@ NOT_AT_FIRST = {
 }  # fmt: skip
 
 
-def imported(server):
-    """Its modules, but for codecs: which are imported depends on what is said, and on how busy it is."""
-    return {name for name in server.look_inside()["modules"] if not name.startswith("encodings.")}
-
-
 @in_parts(3)
 def test_no_visit_imports_anything(app, part):
     app.await_warm()
-    before, modules = app.look_inside(), imported(app)
+    before, modules = app.look_inside(), app.imported()
     assert before["frozen"] > 100_000
     # some of torch's functions import it, which takes half a second of the start
     assert "sympy" not in modules
@@ -75,22 +70,19 @@ def test_no_visit_imports_anything(app, part):
     assert len(pages) >= 14
     for page in part(pages):
         finish(visit(app.host, page))
-        assert imported(app) - modules == set(), page
+        assert app.imported() - modules == set(), page
     for tab in part(TABS):
         finish(visit(app.host, "", f"tab={tab}"))
-        assert imported(app) - modules == set(), tab
+        assert app.imported() - modules == set(), tab
     assert app.look_inside()["frozen"] <= before["frozen"]  # frozen only once
 
 
-def test_only_the_first_page_is_opened(tmp_path):
-    with serve(tmp_path, QUANTSCOPE_WARM_UP="first") as server:
-        before = imported(server)
-        assert before & NOT_AT_FIRST == set()
-        assert "quantcore" in before
-        finish(visit(server.host, ""))
-        assert imported(server) == before
-        finish(visit(server.host, "checkpoint"))
-        assert imported(server) > before
+def test_only_the_first_page_is_opened(started):
+    assert started.before & NOT_AT_FIRST == set()
+    assert "quantcore" in started.before
+    assert started.after == started.before
+    finish(visit(started.server.host, "checkpoint"))
+    assert started.server.imported() > started.before
 
 
 @pytest.mark.slow  # starts a server of its own
@@ -131,6 +123,7 @@ def test_visitors_of_every_page_are_served_while_the_others_are_warmed(tmp_path)
         assert [line for line in server.lines() if "ERROR" in line or "WARNING" in line] == []
 
 
+@pytest.mark.slow  # starts a server of its own
 def test_a_visitor_goes_before_the_warm_up(tmp_path):
     """While a visitor comes again and again, no page but the visitor's is opened, by the server's count."""
     (tmp_path / "sitecustomize.py").write_text(LONG_PAUSES)

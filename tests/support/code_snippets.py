@@ -711,6 +711,19 @@ z = -128 - int(np.round(np.min(x) / s))
 q = np.clip(np.round(x / s) + z, -128, 127).astype(np.int8)
 x_hat = (q - z) * s  #! dequantize_overflow
 """,
+    "the table itself as boundaries": """
+import numpy as np
+levels = np.array([-1.0, -0.6, -0.35, -0.15, 0.0, 0.15, 0.35, 0.6, 1.0])
+s = np.abs(x).max()
+q = np.digitize(x / s, levels) - 1  #! not_nearest
+x_hat = levels[q] * s
+""",
+    "codes of one table looked up in another": """
+levels = torch.tensor([-1.0, -0.6, -0.35, -0.15, 0.0, 0.15, 0.35, 0.6, 1.0])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - levels).abs().argmin(dim=-1)
+x_hat = torch.linspace(-1, 1, 9)[q] * s  #! other_values
+""",
     "two at once": """
 lo, hi = x.min(), x.max()
 s = (hi - lo) / 255  #! zero_point_left_out

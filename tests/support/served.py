@@ -40,6 +40,10 @@ class Server:
         found: dict[str, Any] = json.loads(self.inside.read_text(encoding="utf-8"))
         return found
 
+    def imported(self) -> set[str]:
+        """Its modules, but for codecs: which are imported depends on what is said, and on how busy it is."""
+        return {name for name in self.look_inside()["modules"] if not name.startswith("encodings.")}
+
     def await_warm(self) -> None:
         """Wait until every page has been opened behind the first."""
         while not any("Opened every page once" in line for line in self.lines()):

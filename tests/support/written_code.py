@@ -477,3 +477,504 @@ zp, scale = compute_scale_zp(x.min(), x.max(), 0, 255, False)
 q = quantize_nparray(2, x, scale, zp)
 """,
 }
+
+
+LEVELS = {  # codes that are places in a table, and 8-bit floats
+    "argmin": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+y = table[q] * s
+""",
+    "argmin two lines": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+n = x / s
+d = torch.abs(n[..., None] - table)
+q = torch.argmin(d, dim=-1).to(torch.uint8)
+y = table[q.long()] * s
+""",
+    "argmin squared": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+n = x / s
+q = ((n.unsqueeze(-1) - table) ** 2).argmin(-1)
+y = table[q] * s
+""",
+    "argmin view": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().amax(dim=-1, keepdim=True)
+n = x / s
+q = (n.reshape(-1, 1) - table.reshape(1, -1)).abs().argmin(dim=1).reshape(x.shape)
+y = table[q] * s
+""",
+    "argmin table first": """
+import numpy as np
+table = np.array([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = np.abs(x).max()
+q = np.abs(table - (x / s)[..., np.newaxis]).argmin(axis=-1)
+y = table[q] * s
+""",
+    "np.argmin": """
+import numpy as np
+table = np.array([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = np.max(np.abs(x))
+n = x / s
+q = np.argmin(np.abs(n[..., None] - table[None, None, :]), axis=-1)
+y = table[q] * s
+""",
+    "digitize mid": """
+import numpy as np
+table = np.array([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = np.abs(x).max()
+mid = (table[1:] + table[:-1]) / 2
+q = np.digitize(x / s, mid)
+y = table[q] * s
+""",
+    "bucketize mid": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+mid = (table[1:] + table[:-1]) / 2
+q = torch.bucketize(x / s, mid)
+y = table[q] * s
+""",
+    "searchsorted": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+mid = (table[1:] + table[:-1]) / 2
+q = torch.searchsorted(mid, x / s)
+y = table[q] * s
+""",
+    "np.searchsorted": """
+import numpy as np
+table = np.array([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = np.abs(x).max()
+mid = 0.5 * (table[1:] + table[:-1])
+q = np.searchsorted(mid, x / s)
+y = table[q] * s
+""",
+    "take": """
+import numpy as np
+table = np.array([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = np.abs(x).max()
+mid = 0.5 * (table[1:] + table[:-1])
+q = np.searchsorted(mid, x / s)
+y = np.take(table, q) * s
+""",
+    "blocks of 64": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+b = x.reshape(-1, 64)
+s = b.abs().max(dim=1, keepdim=True).values
+q = (b.unsqueeze(-1) / s.unsqueeze(-1) - table).abs().argmin(-1)
+y = (table[q] * s).reshape(x.shape)
+""",
+    "function": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+def quantize(x):
+    s = x.abs().max()
+    q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+    return q, s
+def dequantize(q, s):
+    return table[q] * s
+""",
+    "min indices": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - table).abs().min(dim=-1).indices
+y = table[q] * s
+""",
+    "list table": """
+import torch
+levels = [-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6]
+levels = torch.tensor(levels)
+s = x.abs().max() / 6
+q = (x[..., None] / s - levels).abs().argmin(-1)
+y = levels[q] * s
+""",
+    "loop": """
+import numpy as np
+table = np.array([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = np.abs(x).max()
+q = np.zeros(x.shape, dtype=np.int64)
+for i in range(x.shape[0]):
+    for j in range(x.shape[1]):
+        q[i, j] = np.argmin(np.abs(table - x[i, j] / s))
+y = table[q] * s
+""",
+    "linspace": """
+import torch
+levels = torch.linspace(-1, 1, 15)
+s = x.abs().max()
+q = (x[..., None] / s - levels).abs().argmin(-1)
+y = levels[q] * s
+""",
+    "levels times scale": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x[..., None] - table * s).abs().argmin(-1)
+y = (table * s)[q]
+""",
+    "bucketize table": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = torch.bucketize(x / s, table)  #! not_nearest
+y = table[q.clamp(max=15)] * s
+""",
+    "no scale back": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+y = table[q] / s  #! multiplied
+""",
+    "no abs": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.max()  #! absolute_value
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+y = table[q] * s
+""",
+    "e2m1 without 6": """
+import torch
+levels = torch.tensor([-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6])
+s = x.abs().max()
+q = (x[..., None] / s - levels).abs().argmin(-1)
+y = levels[q] * s
+""",
+    "divided by 7": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max() / 7  #! divisor
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+y = table[q] * s
+""",
+    "shifted": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1) - 1
+y = table[q] * s  #! other_values
+""",
+    "other table": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+y = torch.linspace(-1, 1, 16)[q] * s  #! other_values
+""",
+    "codes scaled": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.unsqueeze(-1) / s - table).abs().argmin(dim=-1)
+y = q * s  #! other_values
+""",
+    "fp8": """
+import torch
+s = x.abs().max() / 448
+q = (x / s).to(torch.float8_e4m3fn)
+y = q.to(torch.float32) * s
+""",
+    "fp8 clamp": """
+import torch
+s = x.abs().max() / 448.0
+q = (x / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = q.float() * s
+""",
+    "fp8 finfo": """
+import torch
+f = torch.finfo(torch.float8_e4m3fn)
+s = x.abs().amax(dim=-1, keepdim=True) / f.max
+q = (x / s).clamp(min=f.min, max=f.max).to(torch.float8_e4m3fn)
+y = q.to(x.dtype) * s
+""",
+    "fp8 inverse": """
+import torch
+f = torch.finfo(torch.float8_e4m3fn)
+scale = f.max / x.abs().max().clamp(min=1e-12)
+q = (x * scale).clamp(f.min, f.max).to(torch.float8_e4m3fn)
+inv = scale.reciprocal()
+y = q.to(torch.float32) * inv
+""",
+    "fp8 e5m2": """
+import torch
+s = x.abs().max() / 57344
+q = (x / s).to(torch.float8_e5m2)
+y = q.float() * s
+""",
+    "fp8 fn": """
+import torch
+def to_fp8(x):
+    amax = x.abs().max()
+    scale = 448.0 / amax
+    return (x * scale).to(torch.float8_e4m3fn), scale
+def from_fp8(q, scale):
+    return q.float() / scale
+""",
+    "fp8 back wrong": """
+import torch
+s = x.abs().max() / 448
+q = (x / s).to(torch.float8_e4m3fn)
+y = q.float() / s  #! multiplied
+""",
+    "fp8 clamped too small": """
+import torch
+s = x.abs().max() / 57344  #! divisor
+q = (x / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = q.float() * s
+""",
+    "fp8 unused": """
+import torch
+s = x.abs().max() / 127
+q = (x / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = q.float() * s
+""",
+    "fp8 multiplied": """
+import torch
+s = x.abs().max() / 448
+q = (x * s).clamp(-448, 448).to(torch.float8_e4m3fn)  #! multiplied
+y = q.float() * s
+""",
+    "fp8 no abs": """
+import torch
+s = x.max() / 448  #! absolute_value
+q = (x / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = q.float() * s
+""",
+    "fp8 back inverse": """
+import torch
+scale = 448 / x.abs().max()
+q = (x * scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = q.float() * scale  #! multiplied
+""",
+    "class": """
+import torch
+class NF4:
+    LEVELS = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+    def __init__(self, block=64):
+        self.block = block
+    def quantize(self, x):
+        b = x.reshape(-1, self.block)
+        absmax = b.abs().amax(dim=1, keepdim=True).clamp(min=1e-8)
+        d = (b / absmax).unsqueeze(-1) - self.LEVELS
+        return d.abs().argmin(dim=-1).to(torch.uint8), absmax
+    def dequantize(self, q, absmax, shape):
+        return (self.LEVELS[q.long()] * absmax).reshape(shape)
+n = NF4()
+q, a = n.quantize(x)
+y = n.dequantize(q, a, x.shape)
+""",
+    "sign magnitude": """
+import torch
+levels = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+s = x.abs().max() / 6
+q = (x.abs().unsqueeze(-1) / s - levels).abs().argmin(-1)
+y = torch.sign(x) * levels[q] * s
+""",
+    "asymmetric": """
+import torch
+levels = torch.linspace(0, 1, 16)
+lo, hi = x.min(), x.max()
+u = (x - lo) / (hi - lo)
+q = (u.unsqueeze(-1) - levels).abs().argmin(-1)
+y = levels[q] * (hi - lo) + lo
+""",
+    "index_select": """
+import torch
+table = torch.tensor([
+    -1.0, -0.6961928, -0.5250731, -0.39491749,
+    -0.28444138, -0.18477343, -0.09105004,
+    0.0, 0.0795803, 0.1609302, 0.2461123,
+    0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])
+s = x.abs().max()
+q = (x.reshape(-1, 1) / s - table).abs().argmin(1)
+y = (torch.index_select(table, 0, q) * s).reshape(x.shape)
+""",
+    "sorted table": """
+import torch
+table, _ = torch.sort(torch.tensor([0.0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -1.5, -2, -3, -4, -6]))
+s = x.abs().max() / 6
+q = torch.bucketize(x / s, (table[1:] + table[:-1]) / 2)
+y = table[q] * s
+""",
+    "fp8 groups": """
+import torch
+g = x.reshape(-1, 16)
+s = g.abs().amax(-1, keepdim=True) / 448
+q = (g / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = (q.float() * s).reshape(x.shape)
+""",
+    "fp8 bytes": """
+import torch
+s = x.abs().max() / 448
+q = (x / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+b = q.view(torch.uint8)
+y = b.view(torch.float8_e4m3fn).float() * s
+""",
+    "fp8 typed": """
+import torch
+s = x.abs().max() / 448
+q = (x / s).clamp(-448, 448).type(torch.float8_e4m3fn)
+y = q.to(torch.bfloat16) * s
+""",
+    "fp8 scale e8m0": """
+import torch
+s = 2 ** torch.ceil(torch.log2(x.abs().max() / 448))
+q = (x / s).to(torch.float8_e4m3fn)
+y = q.float() * s
+""",
+    "unsorted bucketize": """
+import torch
+table = torch.tensor([0.0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -1.5, -2, -3, -4, -6])
+s = x.abs().max() / 6
+q = torch.bucketize(x / s, (table[1:] + table[:-1]) / 2)  #! not_nearest
+y = table[q] * s
+""",
+    "asym no min back": """
+import torch
+levels = torch.linspace(0, 1, 16)
+lo, hi = x.min(), x.max()
+u = (x - lo) / (hi - lo)
+q = (u.unsqueeze(-1) - levels).abs().argmin(-1)
+y = levels[q] * (hi - lo)  #! not_undone
+""",
+    "lut of int codes": """
+import torch
+s = x.abs().max() / 127
+q = torch.round(x / s).clamp(-127, 127).to(torch.int8)
+lut = torch.arange(-127, 128) * s
+y = lut[q.long() + 127]
+""",
+}

@@ -16,12 +16,12 @@ from pages.shared import cards, charts, lesson_plan, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor, of_values
+from pages.sidebar.match_fields import CODE
 from quantcore import figures, pasted
 from quantcore.mistakes import CASES, MISTAKES, compare, lines
 from quantcore.pasted import MOST, lines_of
 from quantcore.wording import count
 
-CODE = "match_code"
 _EXAMPLE = "match_code_example"
 # examples with cards, and what one sees in them
 _SHOWN = {

@@ -6,9 +6,10 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages
+from pages.sidebar.match_fields import CODE_FILE
 from quantcore.wording import count
 
-_FILE, _PROBLEM = "match_code_file", "_match_code_problem"
+_PROBLEM = "_match_code_problem"
 _AROUND = 2  # lines shown before and after one that is marked
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
@@ -18,7 +19,7 @@ def upload(key: str) -> None:
     file = st.file_uploader(
         "Notebook or script",
         type=["ipynb", "py", "txt"],
-        key=_FILE,
+        key=CODE_FILE,
         label_visibility="collapsed",
         on_change=_take,
         args=(key,),
@@ -30,7 +31,7 @@ def upload(key: str) -> None:
 
 def _take(key: str) -> None:
     """Put the code of an uploaded file into the text (a callback)."""
-    file = st.session_state[_FILE]
+    file = st.session_state[CODE_FILE]
     if file is None:
         return
     try:

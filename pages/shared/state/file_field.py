@@ -64,9 +64,9 @@ class FileField(Generic[T]):
         key = self._widget()
         given: Any = st.file_uploader(label, key=key, on_change=self._changed, **options)
         kept = _listed(st.session_state.get(key))
-        if key == self.name and any(isinstance(file, DeletedFile) for file in kept):
+        if any(isinstance(file, DeletedFile) for file in kept):
             # uploaded to a replica that is gone: a field that still shows the file would not ask for it
-            st.session_state[f"{self.name}_lost"] = True
+            self._clear()
             st.rerun()
         files = _listed(given)
         ids = tuple(file.file_id for file in files)
@@ -80,8 +80,10 @@ class FileField(Generic[T]):
             row.button("Remove", on_click=self.remove, key=remove, type="tertiary", help="Forget this")
         return False
 
-    def put(self, content: T) -> None:
-        """Keep something that was not uploaded, in place of any files."""
+    def put(self, content: T | None) -> None:
+        """Keep something, or nothing, in place of any files (also for callbacks)."""
+        self._free(())
+        self._clear()
         st.session_state[f"{self.name}_content"] = _Upload((), content)
 
     def remove(self) -> None:
@@ -91,8 +93,13 @@ class FileField(Generic[T]):
         self.forgotten()
 
     def _widget(self) -> str:
-        """Return the key of the widget; another one after files were lost, so that it is empty."""
-        return f"{self.name}_again" if f"{self.name}_lost" in st.session_state else self.name
+        """Return the key of the widget."""
+        number = st.session_state.get(f"{self.name}_number", 0)
+        return f"{self.name}_{number}" if number else self.name
+
+    def _clear(self) -> None:
+        """Give the widget another key, with which it is empty."""
+        st.session_state[f"{self.name}_number"] = st.session_state.get(f"{self.name}_number", 0) + 1
 
     def _changed(self) -> None:
         """Forget the files if the visitor removed them from the field (a callback)."""

@@ -142,6 +142,15 @@ ROUNDING = (
         ),),
     ),
     Mistake(
+        "not_nearest", "rounding", ("mistakes", "truncated"),
+        in_source=InSource(
+            "Not the nearest value of the table",
+            "{how}: {lost} of the codes on the tensors tried stand for a value that is not the nearest one.",
+            "Let the boundaries be the midpoints, (table[1:] + table[:-1]) / 2, or take the argmin of "
+            "|x / scale - table|.",
+        ),
+    ),
+    Mistake(
         "floor", "rounding", ("mistakes", "truncated"),
         InAnswers(
             "rounding", 60, _rounded("floor", "was rounded down to"), zero_point=_low_rounded(math.floor)

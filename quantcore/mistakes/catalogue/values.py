@@ -114,6 +114,23 @@ VALUES = (
         ),
     ),
     Mistake(
+        "other_values", "value", ("scale", "back"),
+        in_source=InSource(
+            "Codes looked up in another table",
+            "The codes do not come back as the values that they were chosen for: {how}.",
+            "Look each code up in the table that it was chosen from: table[codes] * scale.",
+        ),
+    ),
+    Mistake(
+        "table_differs", "value", ("scale", "back"),
+        in_source=InSource(
+            "A table that is almost a known one",
+            "The table has {same} of the {size} values of {name}; at place {place}, it has {got} instead of "
+            "{want}.",
+            "Check the table against its source, if it is meant to be {name}.", certain=False,
+        ),
+    ),
+    Mistake(
         "dequantize_overflow", "value", ("zero_point", ""),
         in_source=InSource(
             "q - z overflows the codes' type",

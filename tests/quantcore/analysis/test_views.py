@@ -127,7 +127,7 @@ def test_plane_reduced_to_the_largest_and_the_worst(shape, granularity, view, ro
 
 
 def test_reduced_original_is_the_same_under_every_scheme():
-    x = randn((600, 513), 3)
+    x = randn((300, 513), 3)
     seen = [map_data(qc.apply(x, qc.Scheme.parse(text))) for text in SCHEMES]
     for data in seen[1:]:
         for name in ("x", "row", "column"):
@@ -148,7 +148,7 @@ def test_not_a_number_is_not_hidden():
         assert (cells.row[3, 4], cells.column[3, 4]) == (7, 8)
 
 
-@for_each("at", [(0, 0), (511, 1020), (512, 1021), (1099, 2046), (1100, 2047), (777, 3)])
+@for_each("at", [(0, 0), (511, 1020), (512, 1021), (1100, 2047)])
 def test_one_bad_element_of_many_is_shown(at):
     """The reduction works in bands of rows; it finds the worst element in any band, and in short last cells."""
     x = torch.zeros(1101, 2048)

@@ -34,7 +34,7 @@ LIBRARIES = {
     "compressed-tensors int8": (compressed("W8A8"), "compressed_tensors", 127.5, "int8 per_channel(0) compressed_tensors", "weight", "weight_scale"),
     "quanto int8": (library_releases.quanto, "optimum.quanto", 127.0, "int8 per_channel(0) quanto", "weight._data", "weight._scale"),
 }  # fmt: skip
-CASES = some_rows(list(itertools.product(LIBRARIES, DTYPES)), 3)
+CASES = some_rows(list(itertools.product(LIBRARIES, DTYPES)), 5)
 
 
 @pytest.fixture(autouse=True)

@@ -198,3 +198,38 @@ def test_an_end_of_the_range_is_not_taken_for_a_zero_point():
     text = "s = (x.max() - x.min()) / 255\nz = 0\nq = (torch.round(x / s) + z).clamp(-128, 127)\ny = (q {}) * s"
     for added, kind in (("+ x.min()", "not_undone"), ("- torch.round(x.min() / s)", "zero_point_not_added")):
         assert kinds(f for f in qc.read_code(text.format(added)).mistakes if f.line == 4) == {kind}
+
+
+NF4 = [
+    -1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.09105, 0.0, 0.0795803, 0.1609302,
+    0.2461123, 0.3379152, 0.4407098, 0.562617, 0.7229568, 1.0,
+]  # fmt: skip
+
+
+def test_how_many_codes_are_not_the_nearest_is_as_said():
+    text = (
+        f"import numpy as np\nt = np.array({NF4})\ns = np.abs(x).max()\nq = np.digitize(x / s, t) - 1\ny = t[q] * s"
+    )
+    (found,) = qc.read_code(text).mistakes
+    lost = []
+    for x in (POSITIVE, NEGATIVE):
+        scope = executed(text, x)
+        u = x.numpy() / scope["s"]
+        nearest = np.abs(u[..., None] - scope["t"]).min(axis=-1)
+        lost.append(np.abs(scope["t"][scope["q"]] - u) > nearest + 1e-6)
+    assert (found.line, found.mistake) == (4, "not_nearest")
+    assert found.what.startswith("x / scale is rounded down to a value of the table: ")
+    assert f": {np.mean(lost):.0%} of the codes" in found.what
+
+
+@for_each("place", [1, 6, 12])
+def test_a_table_that_is_almost_a_known_one_is_a_note(place):
+    table = [*NF4]
+    table[place] = round(table[place] * 1.05, 4)
+    text = "t = torch.tensor({})\ns = x.abs().max()\nq = ((x / s)[..., None] - t).abs().argmin(-1)\ny = t[q] * s"
+    reading = qc.read_code(text.format(table))
+    (note,) = [f for f in reading.findings if f.mistake == "table_differs"]
+    assert not reading.mistakes
+    assert f"15 of the 16 values of nf4; at place {place}, it has {table[place]:g} instead of" in note.what
+    assert "those of nf4" in qc.read_code(text.format(NF4)).summary
+    assert "table_differs" not in kinds(qc.read_code(text.format(NF4)).findings)

@@ -24,13 +24,13 @@ WRITTEN = {
 pytestmark = [pytest.mark.usefixtures("no_hurry"), pytest.mark.filterwarnings("ignore")]
 
 
-@for_each("name", list(WRITTEN)[::3])
+@for_each("name", list(WRITTEN)[::5])
 def test_code_is_followed_to_its_mistakes_and_codes(name):
     follow(name)
 
 
 @pytest.mark.slow
-@for_each("name", [name for i, name in enumerate(WRITTEN) if i % 3])
+@for_each("name", [name for i, name in enumerate(WRITTEN) if i % 5])
 def test_further_code_is_followed(name):
     follow(name)
 
@@ -52,7 +52,7 @@ def follow(name):
         found = shown.codes if shown else reading.quantizers[-1].on["own"].codes[-1].numbers
         if codes is not None:
             assert torch.equal(found.reshape(codes.shape).double(), codes.double()), (found, codes)
-        if x_hat is not None and shown and name.startswith("libraries"):
+        if x_hat is not None and shown and name.startswith(("libraries", "levels")):
             torch.testing.assert_close(shown.dequantized, x_hat.reshape(x.shape).float(), rtol=2e-6, atol=2e-6)
 
 
@@ -97,4 +97,5 @@ def test_a_cast_to_a_small_float_needs_a_clamp(scale, kind, most):
     s = eval(scale_in, {"x": x})
     assert bool(((x / s).abs() > 1.08 * most).any()) == bool(FLOATS[scale])
     clamped = text.replace("(x / s)", f"(x / s).clamp({-most}, {most})")
-    assert not qc.read_code(clamped).mistakes
+    lossy = "1000" in scale  # the clamp clips what the cast would lose
+    assert [(f.line, f.mistake) for f in qc.read_code(clamped).mistakes] == [(2, "divisor")] * lossy

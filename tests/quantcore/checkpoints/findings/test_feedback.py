@@ -67,7 +67,7 @@ GIVEN = {
     ],
     ids=str,
 )  # fmt: skip
-@in_parts()
+@in_parts(5)
 def test_feedback_is_no_flipped_bit(changed, part, tmp_path):
     given = GIVEN | changed
     for seed, damping in part(enumerate((0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))):

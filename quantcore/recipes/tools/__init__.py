@@ -1,0 +1,1 @@
+"""One module per tool: the schemes it has, and how its files name tensors."""
