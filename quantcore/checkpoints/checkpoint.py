@@ -15,8 +15,8 @@ from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.protocol.release import Refused, Release
 from quantcore.checkpoints.statement import Problem, named
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
-from quantcore.wording import count, megabytes
 
 MAX_TENSORS = 250_000  # the largest releases have about 180,000
 
@@ -31,7 +31,7 @@ class TensorsByName(dict[str, CheckpointTensor]):
 
 
 @dataclass(frozen=True, repr=False)
-class Checkpoint:
+class Checkpoint(Displayed):
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: that of its quantized weights, such as "gptq", or of its files if no weight is quantized;
@@ -48,11 +48,6 @@ class Checkpoint:
     problems: tuple[Problem, ...]
     counter: ByteCounter
     release: Release
-
-    def __repr__(self) -> str:
-        size = sum(tensor.num_bytes for tensor in self.tensors.values())
-        wrong = f", {count(len(self.problems), 'problem')}" if self.problems else ""
-        return f"<Checkpoint: {self.format}, {count(len(self.tensors), 'tensor')}, {megabytes(size)}{wrong}>"
 
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in]."""

@@ -14,6 +14,7 @@ from quantcore.layerwise.plan import (
     TradeOff,
     check_error,
     check_size,
+    error_of,
     groups_of,
     minimum_of,
     plan,
@@ -26,8 +27,8 @@ from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_
 
 __all__ = [
     "Allocation", "AS_STORED", "bit_budget", "budget_curve", "by_harm", "check_error", "check_size",
-    "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "estimated", "group_of",
-    "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured", "merged", "minimum_of",
+    "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "error_of", "estimated",
+    "group_of", "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured", "merged", "minimum_of",
     "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES", "sensitivity",
     "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL", "WeightError",
     "WeightRow", "WHOLE",

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from quantcore.analysis import decibels
 from quantcore.checkpoints import plain
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 
 FORMAT = 1  # version of a table as plain data
@@ -84,8 +85,8 @@ class WeightRow:
         return math.prod(self.shape)
 
 
-@dataclass
-class Table:
+@dataclass(repr=False)
+class Table(Displayed):
     """Rows by name, in the order in which they were measured.
 
     ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their

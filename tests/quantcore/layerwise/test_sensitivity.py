@@ -400,6 +400,21 @@ def test_only_what_a_loader_needs_alike_is_tied(names, groups):
     assert len(layerwise.groups_of(layerwise.Table("", ("int8",), tuple(names), rows))) == groups
 
 
+@pytest.mark.parametrize("error", ["relative", "absolute"])
+def test_the_error_of_any_choice_is_that_of_its_weights(whole, error):
+    _, table = whole
+    chosen = layerwise.plan(table, 60_000, error)
+    assert layerwise.error_of(table, chosen.schemes, error) == pytest.approx(chosen.error, rel=1e-12)
+    assert layerwise.error_of(table, {}) == 0
+    for scheme, (_, own) in layerwise.trade_off(table, error).uniform.items():
+        fits = {row.name: scheme for row in table.ordered if row.cells and not row.cells[table.schemes.index(scheme)].problem}
+        assert layerwise.error_of(table, fits, error) == pytest.approx(own, rel=1e-12)
+    with pytest.raises(qc.QuantError, match=r"was not measured under gguf\.Q4_K; add it"):
+        layerwise.error_of(table, {table.names[0]: "gguf.Q4_K"})
+    with pytest.raises(qc.QuantError, match="no error 'effect' of single weights"):
+        layerwise.error_of(table, {}, "effect")
+
+
 def test_a_tie_can_be_given_and_no_uniform_choice_is_better(whole):
     _, table = whole
     alone = layerwise.trade_off(table, tie=lambda name: name)
