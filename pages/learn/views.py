@@ -29,7 +29,7 @@ PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"
 
 
 def your_scheme() -> qc.Scheme | None:
-    """Return the visitor's scheme, for a tensor of the lesson; None if it is invalid, which a message says."""
+    """Return the visitor's scheme, for a practice tensor; None if it is invalid, which a message says."""
     chosen = selection.get()
     if chosen.scheme is None:
         for problem in chosen.problems:
