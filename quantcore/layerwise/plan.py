@@ -171,6 +171,32 @@ def trade_off(
     return TradeOff(tuple((fixed + choice.cost, choice.error) for choice in found), uniform)
 
 
+def error_of(table: Table, schemes: Mapping[str, str], error: str = "relative") -> float:
+    """Return the summed error of any choice, by name; a weight without an entry is as it is stored.
+
+    Args:
+        schemes: those of the table, or `AS_STORED`, as in `Plan`.
+        error: as for `plan`, but not that of effects, which are of groups.
+
+    Raises:
+        QuantError: a scheme is not in the table or does not fit a weight, or the table has no such error.
+    """
+    if error not in ERRORS or error == "effect":
+        raise QuantError(f"There is no error {error!r} of single weights; choose relative or absolute.")
+    total = 0.0
+    for row in table.ordered:
+        scheme = schemes.get(row.name, AS_STORED)
+        if scheme == AS_STORED:
+            continue
+        at = table.schemes.index(scheme) if scheme in table.schemes else -1
+        if at < 0 or not row.cells or row.cells[at].problem:
+            raise QuantError(
+                f"{short(row.name, 120)} was not measured under {scheme}; add it to the schemes."
+            )
+        total += _error(row, at, error)
+    return total
+
+
 def check_size(
     table: Table,
     num_bytes: float,
