@@ -142,6 +142,8 @@ def draw(page: Page, place: DeltaGenerator) -> None:
     notice: _Notice | None = st.session_state.get(_NOTICE)
     if notice is None:
         return
+    if leaving.is_asked():
+        return
     left = bool(notice.source) and st.session_state["src"] != notice.source
     if left or page.script != notice.script or time.monotonic() - notice.since > _LASTS:
         st.session_state.pop(_NOTICE)
