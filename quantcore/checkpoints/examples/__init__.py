@@ -5,7 +5,7 @@ a language model of characters, which `quantcore.training.character_model` runs.
 
 >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
 >>> open_checkpoint(EXAMPLES["minilm-gptq"]).tensors["encoder.layer.0.output.dense.weight"]
-<encoder.layer.0.output.dense.weight (384, 1536), gptq int4 per_group(128) symmetric>
+CheckpointTensor encoder.layer.0.output.dense.weight [384, 1536] · gptq int4 per_group(128) symmetric
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckpointFinding(Finding):
     """A finding with the tensors that it concerns, by their names in the checkpoint or its files.
 

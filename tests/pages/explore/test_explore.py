@@ -816,6 +816,21 @@ def test_good_link_is_not_complained_about() -> None:
     assert drawn(at).shape == (4, 4)
 
 
+def test_a_link_may_have_the_scheme_as_text() -> None:
+    text = "int3 asymmetric per_group(4, axis=1) min_max torchao"
+    at = opened(scheme=text)
+    assert_clean(at)
+    assert not at.warning
+    assert scheme(at) == text
+    assert "scheme" not in at.query_params  # its controls' own parameters are, and change with them
+    assert (at.query_params["bits"], at.query_params["library"]) == ("3", "torchao")
+    assert scheme(opened(scheme="int3 per_group(4) torchao")).startswith("int3 symmetric per_group(4, axis=1)")
+    wrong = opened(scheme="int99 per_tensor")
+    assert not wrong.exception
+    assert scheme(wrong) == DEFAULT
+    assert any("bits=99 is outside 2..16" in sentence for sentence in said(wrong.error))
+
+
 LIBRARY_LINES = {
     "torchao": "the scale is max|x| / 7.5; no scale is below 2^-126; codes are round(x · (1/s))",
     "aimet.Quantize": "the scale is (7 · d + 8 · d) / 15, where d is the larger of high / 7 and -low / 8",
