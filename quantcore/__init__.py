@@ -34,6 +34,7 @@ from quantcore.analysis import (
 from quantcore.comparison import Comparison, Reason, compare, differences, library_table
 from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnosis import Finding, diagnose
+from quantcore.displayed import write_with
 from quantcore.errors import QuantError
 from quantcore.formats import (
     CODEBOOKS,
@@ -112,6 +113,9 @@ _FUNCTIONS = dict.fromkeys(("bit_budget", "collect", "sensitivity"), "quantcore.
 
 if TYPE_CHECKING:
     from quantcore.layerwise import bit_budget, collect, sensitivity
+
+
+write_with(lambda: importlib.import_module("quantcore.notebook"))
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 # A package may import only packages on earlier lines, none on its own line. pages.*.*: every folder of a page
 LINES = """
-quantcore.errors quantcore.wording
+quantcore.errors quantcore.wording quantcore.displayed
 quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity
@@ -26,7 +26,7 @@ quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
 quantcore.layerwise
-quantcore.recipes
+quantcore.recipes quantcore.notebook
 quantcore.__main__
 quantcore
 pages.browser pages.models.keys

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/checkpoints.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/checkpoints.md", "docs/plans.md"])
 def test_examples_run(name, monkeypatch):
     monkeypatch.setattr("plotly.graph_objects.Figure.show", lambda figure: None)
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL))

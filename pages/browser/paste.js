@@ -74,6 +74,14 @@
     coming = soon(() => document.querySelector(READ_AT_ONCE), (field) => field.focus());
   });
 
+  // The button that leads there shows the sidebar, too, where it is folded
+  window.addEventListener("click", ({ target }) => {
+    if (!target.closest?.(".st-key-_bring button")) return;
+    const unfold = document.querySelector("%expand_sidebar%");
+    if (unfold) press(unfold.querySelector("button") ?? unfold);
+    soon(() => document.querySelector(READ_AT_ONCE), (field) => field.focus());
+  });
+
   // Files that are dragged over the page: a sign says what becomes of them
   const sign = Object.assign(document.createElement("div"), { className: "qs-drop", hidden: true });
   const brings = (event) => event.dataTransfer?.types.includes("Files");

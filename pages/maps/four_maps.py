@@ -1,5 +1,7 @@
 """The four maps, with controls for the part of the tensor shown and the chosen element."""
 
+import math
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -33,6 +35,7 @@ def controls(
     view = None
     try:
         view = _view_controls(shape, worst)
+        _name_slice(place, shape, view, worst)
     except qc.QuantError as error:
         messages.error(str(error), place)
     try:
@@ -144,6 +147,23 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
         axes, index = _axes(shape)
     rows, columns = (read_span(typed, name) for name, typed in spans.items())
     return View(axes=axes, index=index, rows=rows, columns=columns)
+
+
+def _name_slice(place: DeltaGenerator, shape: tuple[int, ...], view: View, worst: tuple[int, ...]) -> None:
+    """Draw which slice of a tensor of more than two axes the maps show, and the way to the worst one."""
+    if view.axes is None:
+        return
+    at = iter(view.index)
+    shown = [":" if axis in view.axes else str(next(at)) for axis in range(len(shape))]
+    slices = math.prod(n for axis, n in enumerate(shape) if axis not in view.axes)
+    there = tuple(i for axis, i in enumerate(worst) if axis not in view.axes)
+    words = f"Slice **[{', '.join(shown)}]**, one of {slices:,}"
+    with place.container(horizontal=True, vertical_alignment="center", gap="small", key="slice"):
+        if there == view.index:
+            st.markdown(f":small[{words}; it has the largest |error|.]")
+            return
+        st.markdown(f":small[{words}. The largest |error| is in another.]")
+        st.button("Show that slice", key="_worst_slice", type="tertiary", on_click=go_to, args=(worst, shape))
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:

@@ -232,8 +232,8 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
             if allowed is None or f"per_{option}" in allowed or {option, name} & {*current}
         },
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a "
-        "group (a run along an axis), a flat group (a run in memory order, across the ends of rows) or a "
-        "block (a box of elements).",
+        "group (a run along an axis; of one row, or of all rows together), a flat group (a run in memory "
+        "order, across the ends of rows) or a block (a box of elements).",
     )
     match per:
         case "channel":
@@ -243,7 +243,8 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
                 st.selectbox(label, axes, key="axis", bind="query-params", help=_axes_help(shape))
             )
         case "group":
-            return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
+            divides = _allowed(convention, "divides") or _allowed(convention, "group_divides")
+            return _group(shape, divides, blocks=allowed is None or "per_block" in allowed)
         case "flat_group":
             return qc.PerFlatGroup(_size(math.prod(shape), _allowed(convention, "divides")))
         case "block":
@@ -251,7 +252,10 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
     return qc.PerTensor()
 
 
-def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.PerGroup:
+def _group(
+    shape: tuple[int, ...], must_divide: tuple[Any, ...] | None, blocks: bool
+) -> qc.PerGroup | qc.PerBlock:
+    """Draw the choices of a group; ``blocks``: whether one may span the other axes."""
     axes = list(range(max(1, len(shape))))
     left, right = st.columns(2)  # the size is shown first but drawn second: it depends on the axis
     axis = right.selectbox(
@@ -266,7 +270,21 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
     axis = axes[-1] if axis is None else axis
     length = shape[axis] if shape else 1
     with left:
-        return qc.PerGroup(_size(length, must_divide, f"Axis {axis}"), axis)
+        size = _size(length, must_divide, f"Axis {axis}")
+    if len(shape) < 2 or not (blocks or choice.before_drawn("group_all")):
+        return qc.PerGroup(size, axis)
+    own, others = (f"indices of axis {axis}", "other axes")
+    if len(shape) == 2:
+        own, others = (("rows", "columns"), ("columns", "rows"))[axis]
+    if st.checkbox(
+        f"Shared by all {others}",
+        DEFAULTS["group_all"],
+        key="group_all",
+        bind="query-params",
+        help=f"One scale for {size} {own} over all {others}; otherwise each of the {others} has its own.",
+    ):
+        return qc.PerBlock(tuple(size if i == axis else n for i, n in enumerate(shape)))
+    return qc.PerGroup(size, axis)
 
 
 def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The tensor") -> int:

@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "axis": 0,
     "group_axis": None,
     "group": None,
+    "group_all": False,
     "block": "",
     "range": qc.MinMax.option,
     **{control.key: control.default for kind in RANGES.values() for control in kind.controls},
@@ -35,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
 }
 RANK = "_rank"  # of the tensor for which the controls were last drawn
 PRESET = "_preset"
+WHOLE = "scheme"  # the parameter of a link with a scheme as text
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 
 
@@ -104,6 +106,19 @@ def load_preset() -> None:
     st.session_state[PRESET] = None
     if name is not None:
         change_to(qc.PRESETS[name])
+
+
+def take_linked(rank: int) -> None:
+    """Set the controls, before they are drawn, to the scheme that a link has as text, as notebooks write it.
+
+    The link then has the controls' own parameters, or the text stays in the sentence that says why not.
+    """
+    text = st.query_params.get(WHOLE)
+    if text is not None:
+        link.understand(WHOLE)
+        link.write(WHOLE, None)
+        st.session_state.setdefault(RANK, rank)
+        change_to(text)
 
 
 def _from_start(axis: int) -> int:

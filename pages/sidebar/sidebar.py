@@ -36,6 +36,7 @@ def draw(page: Page) -> None:
         cards = paste_examples.cards() if empty else ()
     except qc.QuantError as error:
         problems.append((TENSOR, str(error)))
+    scheme_state.take_linked(len(st.session_state.get("_shape", (8, 8))))
     text_error = st.session_state.get(scheme_state.TEXT_ERROR)
     if text_error:
         problems.append((SCHEME, text_error))

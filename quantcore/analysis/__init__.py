@@ -9,6 +9,8 @@ from quantcore.analysis.metrics import (
     errors,
     errors_by_region,
     errors_of,
+    estimate,
+    known_report,
     report,
     sqnr,
     squares_among,

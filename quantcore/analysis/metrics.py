@@ -4,9 +4,10 @@ Sums are float64 over float32 errors x - x̂. The tensor is processed in regions
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis.sums import Sums, quick_sums, sums_of
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Region, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite, wide, widened
@@ -31,6 +33,7 @@ from quantcore.scheme import Scheme, accepted, as_scheme, with_importance
 
 _FEW_CODES = 8  # looking for so many costs less than counting all
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
+_PARTS = 16  # of a tensor, from which an estimate is made at least
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,8 @@ class SchemeErrors:
     undefined: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
-@dataclass(frozen=True)
-class Report(Errors):
+@dataclass(frozen=True, repr=False)
+class Report(Displayed, Errors):
     """`Errors` of a quantized tensor, and statistics of its codes.
 
     An element is clipped if round(x/s) + z lies outside the format's codes (for floats and codebooks, if x/s
@@ -172,6 +175,10 @@ def _sums_of(result: Quantized, region: Region, x: Tensor, x_hat: Tensor) -> Sum
     return found
 
 
+# of results that are still in use, so that to show one computes nothing again
+_REPORTS: WeakKeyDictionary[Quantized, Report] = WeakKeyDictionary()
+
+
 def report(result: Any, scheme: Scheme | str | None = None) -> Report:
     """Return every metric of a result, in one pass; of a tensor, with the ``scheme`` that quantizes it.
 
@@ -183,9 +190,30 @@ def report(result: Any, scheme: Scheme | str | None = None) -> Report:
     if scheme is not None:
         result = apply_quietly(result, scheme)
     check_result(result, "report")
+    _REPORTS[result] = found = _measured(result)
+    return found
+
+
+def known_report(result: Quantized) -> Report | None:
+    """Return the report of a result if it was computed before."""
+    return _REPORTS.get(result)
+
+
+def estimate(result: Quantized, elements: int) -> Report:
+    """Return the report of some regions of a result, about ``elements`` in all, spread evenly over it.
+
+    ``clipped`` and the sums of squares are those of the sample.
+    """
+    regions = list(result.blocks.regions(min(elements // _PARTS, CHUNK)))
+    step = max(1, len(regions) * max(r.numel for r in regions) // elements)
+    return _measured(result, regions[step // 2 :: step])
+
+
+def _measured(result: Quantized, regions: Sequence[Region] | None = None) -> Report:
+    """Return the report of some regions; of all if None."""
     fmt, shape = result.scheme.format, tuple(result.given.shape)
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
-    for region, values in unclamped(result.given, result.params, result.computed):
+    for region, values in unclamped(result.given, result.params, result.computed, regions):
         both = _both(result, region)
         own = _sums_of(result, region, *both)
         sums.merge(own)
@@ -202,7 +230,7 @@ def report(result: Any, scheme: Scheme | str | None = None) -> Report:
         **found,
         **parts,
         clipped=clipped,
-        clipped_fraction=clipped / math.prod(shape),
+        clipped_fraction=clipped / sums.count if sums.count else math.nan,
         codes_used=codes.used,
         codes_available=fmt.available,
     )

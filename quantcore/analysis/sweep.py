@@ -123,9 +123,7 @@ def sweep_rows(
         try:
             while under_way:
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                under_way |= {
-                    pool.submit(measure, x, dtype, *t) for t in itertools.islice(tasks, len(done))
-                }
+                under_way |= {pool.submit(measure, x, dtype, *t) for t in itertools.islice(tasks, len(done))}
                 # those that ended while nobody looked come in order
                 yield from sorted((future.result() for future in done), key=lambda row: row.index)
         finally:

@@ -15,8 +15,8 @@ from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.protocol.release import Refused, Release
 from quantcore.checkpoints.statement import Problem, named
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
-from quantcore.wording import count, megabytes
 
 MAX_TENSORS = 250_000  # the largest releases have about 180,000
 
@@ -31,7 +31,7 @@ class TensorsByName(dict[str, CheckpointTensor]):
 
 
 @dataclass(frozen=True, repr=False)
-class Checkpoint:
+class Checkpoint(Displayed):
     """The weights of a checkpoint; only headers have been read.
 
     ``format``: that of its quantized weights, such as "gptq", or of its files if no weight is quantized;
@@ -39,7 +39,8 @@ class Checkpoint:
     ``tensors``: by logical name;
     ``problems``: what is wrong with its files;
     ``counter``: counts the bytes read so far;
-    ``release``: its stored tensors, configs and metadata.
+    ``release``: its stored tensors, configs and metadata;
+    ``address``: where another process can open it; empty if its files are in memory.
     """
 
     format: str
@@ -48,11 +49,7 @@ class Checkpoint:
     problems: tuple[Problem, ...]
     counter: ByteCounter
     release: Release
-
-    def __repr__(self) -> str:
-        size = sum(tensor.num_bytes for tensor in self.tensors.values())
-        wrong = f", {count(len(self.problems), 'problem')}" if self.problems else ""
-        return f"<Checkpoint: {self.format}, {count(len(self.tensors), 'tensor')}, {megabytes(size)}{wrong}>"
+    address: str = ""
 
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in]."""
@@ -94,14 +91,15 @@ def open_checkpoint(
             single shards or weights are listed in `Checkpoint.problems` instead.
     """
     folder, name = (address, name) if isinstance(address, Folder) else locate(address)
-    return assemble(read_headers(folder, name, progress), folder.counter)
+    return assemble(read_headers(folder, name, progress), folder.counter, folder.place(name))
 
 
-def assemble(headers: Headers, counter: ByteCounter) -> Checkpoint:
+def assemble(headers: Headers, counter: ByteCounter, address: str = "") -> Checkpoint:
     """Return the checkpoint of headers that have been read, here or in another process.
 
     Args:
         counter: counts the bytes read from its files.
+        address: as in `Checkpoint`.
 
     Raises:
         QuantError: the headers can't be used together.
@@ -127,6 +125,7 @@ def assemble(headers: Headers, counter: ByteCounter) -> Checkpoint:
         (*headers.problems, *duplicates, *refused),
         counter,
         release,
+        address,
     )
 
 

@@ -187,5 +187,3 @@ def _plain(found: Data) -> Data:
     """Return data for JSON, in which numbers that are not finite are strings."""
     made: Data = plain(found)
     return made
-
-

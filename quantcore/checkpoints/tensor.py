@@ -14,6 +14,7 @@ from quantcore.checkpoints.protocol.fields import Location
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import AsStored, Deferred
 from quantcore.checkpoints.quantized import Window, has_codes, quantized_of, window_of
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Stored
@@ -24,7 +25,7 @@ from quantcore.scheme import gguf_type
 CHUNK = 1 << 20
 
 
-class CheckpointTensor:
+class CheckpointTensor(Displayed):
     """A weight of a checkpoint; only headers have been read."""
 
     __slots__ = ("record",)
@@ -68,9 +69,6 @@ class CheckpointTensor:
     def is_quantized(self) -> bool:
         """Whether it has codes; plain floats have none."""
         return has_codes(self.layout)
-
-    def __repr__(self) -> str:
-        return f"<{self.name} {self.shape}, {self.storage}>"
 
     def read(self, rows: slice | None = None, rounded: bool = True, out: Tensor | None = None) -> Tensor:
         """Return the values as float32: what the library dequantizes to in its own output dtype, widened.

@@ -18,6 +18,7 @@ from torch import Tensor
 from quantcore.comparison.causes import CODING, NO_TIE, blocks_of, choices_behind, kernel_kinds, same
 from quantcore.comparison.sentences import kind_of, sentence
 from quantcore.conventions import KERNELS, Convention, as_convention
+from quantcore.displayed import Displayed
 from quantcore.numerics import CHUNK, held
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
 from quantcore.scheme import Scheme, as_scheme
@@ -44,8 +45,8 @@ class Reason:
     sentence: str
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Displayed):
     """Both results, where their codes differ (bool, x's shape), and the ingredients behind each.
 
     ``behind``: int16, the index into ``sets`` for elements that differ, -1 elsewhere.

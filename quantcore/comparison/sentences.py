@@ -101,9 +101,7 @@ def _parameter(sides: Sides, ingredient: str, choices: Choices, stake: Callable[
     return f"{what}: {' against '.join(told)}"
 
 
-def _lead(
-    sides: Sides, coding: list[str], kernel_kind: int, stake: Callable[[str], str], alone: bool
-) -> str:
+def _lead(sides: Sides, coding: list[str], kernel_kind: int, stake: Callable[[str], str], alone: bool) -> str:
     """Say what the codes depend on; ``alone``: scale and zero point are not among the ingredients."""
     lost = any(t.scheme.format.has_zero_point and not abs(t.rounded) < _LEAST_LOST for _, t in sides)
     if set(coding) & {"nan", "cast"} and lost:

@@ -23,6 +23,7 @@ from quantcore.diagnosis import (
     ties,
 )
 from quantcore.diagnosis.alternatives import STORAGE, better_scheme
+from quantcore.diagnosis.brief import in_brief
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.kind import FAMILIES, FindingExample, Kind, family_of
 from quantcore.diagnosis.record import (

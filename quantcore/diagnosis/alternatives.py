@@ -27,11 +27,12 @@ from quantcore.granularity import (
     PerGroup,
     PerTensor,
     Shape,
+    shared_by,
 )
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, MinMse, Percentile, RangeSetting
 from quantcore.scheme import Scheme
-from quantcore.wording import along, joined
+from quantcore.wording import joined
 
 LOSSY_DB = 30.0  # above this, x̂ loses little
 BETTER_DB = 6.0  # one bit's worth
@@ -223,11 +224,5 @@ def changes(context: Context, scheme: Scheme) -> str:
 
 
 def _shared(granularity: Granularity, rank: int) -> str:
-    match granularity:
-        case PerTensor():
-            return "one scale for all elements"
-        case PerChannel(axis):
-            return f"one scale per {along(rank, axis % rank)}"
-        case PerGroup(size, axis):
-            return f"one scale per {size} elements along axis {axis % rank}"
-    return f"one scale per block, {write_call(granularity)}"
+    elements = "for all elements" if granularity == PerTensor() else f"per {shared_by(granularity, rank)}"
+    return f"one scale {elements}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quantcore.analysis import decibels
+from quantcore.displayed import Displayed
 from quantcore.numerics import apart
 from quantcore.scheme import Scheme
 from quantcore.wording import joined
@@ -38,8 +39,8 @@ class Gain:
         return f"{self.what} {self.before:.4g} → {self.after:.4g}"
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(Displayed):
     """Something that is wrong or could be better, with the numbers of this tensor.
 
     ``severity``: "error" if the result is probably wrong, "warning" if about the same storage could give a

@@ -22,7 +22,15 @@ from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram, search_error
 from quantcore.figures.scales import scales
-from quantcore.figures.style import BLOCKS, base_layout, enlarged, palette, short_scheme, thumbnail
+from quantcore.figures.style import (
+    BLOCKS,
+    base_layout,
+    colors_at,
+    enlarged,
+    palette,
+    short_scheme,
+    thumbnail,
+)
 
 
 def to_html(figure: go.Figure) -> str:

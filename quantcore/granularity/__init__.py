@@ -23,4 +23,4 @@ from quantcore.granularity.kinds import (
     spread,
     to_blocks,
 )
-from quantcore.granularity.layout import Blocks, Region, block_name
+from quantcore.granularity.layout import Blocks, Region, block_name, shared_by

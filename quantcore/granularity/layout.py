@@ -9,6 +9,10 @@ from torch import Tensor
 
 from quantcore.granularity.kinds import (
     Granularity,
+    PerBlock,
+    PerChannel,
+    PerGroup,
+    PerTensor,
     Shape,
     block_bounds,
     block_shape,
@@ -17,6 +21,7 @@ from quantcore.granularity.kinds import (
     to_blocks,
 )
 from quantcore.numerics import widened
+from quantcore.wording import along
 
 Slices = tuple[slice, ...]
 Bounds = Sequence[tuple[int, int]]
@@ -156,6 +161,24 @@ def block_name(bounds: Bounds, shape: Sequence[int]) -> str:
                 else f"axis {axis} {_span('index', start, stop, 'indices')}"
             )
     return ", ".join(parts) or "the whole tensor"
+
+
+def shared_by(granularity: Granularity, rank: int) -> str:
+    """Return what shares a scale, in words.
+
+    >>> shared_by(PerChannel(-1), 2), shared_by(PerGroup(32), 2), shared_by(PerBlock((2, 4)), 2)
+    ('column (axis 1)', '32 elements along axis 1', 'block of 2×4')
+    """
+    match granularity:
+        case PerTensor():
+            return "tensor"
+        case PerChannel(axis):
+            return along(rank, axis % max(rank, 1))
+        case PerGroup(size, axis):
+            return f"{size} elements along axis {axis % max(rank, 1)}"
+        case PerBlock(shape):
+            return f"block of {'×'.join(map(str, shape))}"
+    return f"{granularity.size} elements in row-major order"
 
 
 def _span(name: str, start: int, stop: int, plural: str = "") -> str:

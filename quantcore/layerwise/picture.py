@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quantcore.analysis import decibels
 from quantcore.figures import layer_colors, palette, short_scheme
+from quantcore.layerwise.roles import kind_text
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.tensors import HALF
 from quantcore.wording import count, joined, printable
@@ -79,9 +80,10 @@ def layers(
     for number, (row, styles) in enumerate(zip(rows, layer_colors(values), strict=True)):
         if is_grouped and row.kind != kind:
             kind = row.kind
-            lines.append(f'<tr class="qs-kind"><th colspan="{len(schemes) + 1}">{_text(kind)}</th></tr>')
+            said = _text(kind_text(kind))
+            lines.append(f'<tr class="qs-kind"><th colspan="{len(schemes) + 1}">{said}</th></tr>')
         name = re.sub(r"([._])", r"\1<wbr>", _text(row.name.removesuffix(".weight")))
-        title = f"{_text(row.kind)}, {'×'.join(map(str, row.shape))}"
+        title = f"{_text(kind_text(row.kind))}, {'×'.join(map(str, row.shape))}"
         lines.append(f'<tr data-row="{number}"><th scope="row" title="{title}">{name}</th>')
         for i, (scheme, cell, style) in enumerate(zip(schemes, row.cells, styles, strict=True)):
             mark = "qs-chosen " if chosen == (row, i) else ""

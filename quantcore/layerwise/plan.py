@@ -23,12 +23,20 @@ ERRORS = {  # what is summed over weights
 }
 
 
+# what a plan by errors of weights leaves out
+LOCAL = (
+    "Errors of single weights leave out how much the model's output depends on each: measure that with "
+    "qc.sensitivity(…, forward=…), which runs your model, and plan by its effects."
+)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The scheme of each weight, `AS_STORED` for those left alone.
 
     ``num_bytes``: of all weights, scales and zero points included; ``bits_per_weight``: likewise; ``error``:
-    the sum over weights; ``gap``: how much larger it may be than the least within the size, 0 if it is that.
+    the sum over weights; ``gap``: how much larger it may be than the least within the size, 0 if it is that;
+    ``is_local``: whether the errors are of weights, see `LOCAL`, not effects on the output.
     """
 
     schemes: Mapping[str, str]
@@ -36,6 +44,7 @@ class Plan:
     bits_per_weight: float
     error: float
     gap: float
+    is_local: bool = True
 
     @property
     def said(self) -> str:
@@ -122,7 +131,7 @@ def plan(
         schemes |= {row.name: own[at][2] for row in rows}
     total = fixed + chosen.cost
     elements = sum(row.elements for row in table.ordered)
-    return Plan(schemes, total, 8 * total / max(1, elements), chosen.error, chosen.gap)
+    return Plan(schemes, total, 8 * total / max(1, elements), chosen.error, chosen.gap, error != "effect")
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,32 @@ def trade_off(
     for i, scheme in enumerate(table.schemes, 1):
         uniform[scheme] = (fixed + sum(own[i] for own in costs), sum(own[i] for own in errors))
     return TradeOff(tuple((fixed + choice.cost, choice.error) for choice in found), uniform)
+
+
+def error_of(table: Table, schemes: Mapping[str, str], error: str = "relative") -> float:
+    """Return the summed error of any choice, by name; a weight without an entry is as it is stored.
+
+    Args:
+        schemes: those of the table, or `AS_STORED`, as in `Plan`.
+        error: as for `plan`, but not that of effects, which are of groups.
+
+    Raises:
+        QuantError: a scheme is not in the table or does not fit a weight, or the table has no such error.
+    """
+    if error not in ERRORS or error == "effect":
+        raise QuantError(f"There is no error {error!r} of single weights; choose relative or absolute.")
+    total = 0.0
+    for row in table.ordered:
+        scheme = schemes.get(row.name, AS_STORED)
+        if scheme == AS_STORED:
+            continue
+        at = table.schemes.index(scheme) if scheme in table.schemes else -1
+        if at < 0 or not row.cells or row.cells[at].problem:
+            raise QuantError(
+                f"{short(row.name, 120)} was not measured under {scheme}; add it to the schemes."
+            )
+        total += _error(row, at, error)
+    return total
 
 
 def check_size(

@@ -1,16 +1,15 @@
 """A plan as lines of text: a table of layers, and what stands outside of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from string import ascii_letters
 
 from quantcore.layerwise.plan import AS_STORED, Plan
-from quantcore.layerwise.roles import KINDS, kind_of
-from quantcore.layerwise.table import Table
+from quantcore.layerwise.roles import KINDS, NOT_KNOWN, kind_of
+from quantcore.layerwise.table import Table, WeightRow
 from quantcore.wording import count, short
 
 _LAYER = re.compile(r"(?:^|.*?\.)\d+(?=\.)")  # a name up to its first number
-_OTHER = "other"
 
 
 def by_layer(table: Table, chosen: Plan) -> tuple[list[str], list[str]]:
@@ -30,9 +29,9 @@ def by_layer(table: Table, chosen: Plan) -> tuple[list[str], list[str]]:
             continue
         kind = kind_of(row.name).removeprefix("experts ")
         own = cells.setdefault(layer[0], {})
-        kind = kind if kind in KINDS else _OTHER
+        kind = kind if kind in KINDS else NOT_KNOWN
         own[kind] = "".join(sorted({*own.get(kind, ""), letter}))
-    kinds = [kind for kind in (*KINDS, _OTHER) if any(kind in own for own in cells.values())]
+    kinds = [kind for kind in (*KINDS, NOT_KNOWN) if any(kind in own for own in cells.values())]
     layers = [[layer, *(own.get(kind, "") for kind in kinds)] for layer, own in cells.items()]
     used = {letter for _, *own in layers for cell in own for letter in cell}
     legend = [f"{letter} = {scheme}" for scheme, letter in letters.items() if letter in used]
@@ -43,15 +42,14 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of columns that are as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
 
 
-def not_measured(table: Table) -> list[str]:
+def not_measured(rows: Iterable[WeightRow]) -> list[str]:
     """Return a line for each reason why weights have no cells."""
     names: dict[str, list[str]] = {}
-    for row in table.ordered:
+    for row in rows:
         if row.reason:
             names.setdefault(row.reason, []).append(row.name)
     return [

@@ -23,6 +23,7 @@ _KINDS = {
 }
 KINDS = tuple(_KINDS)
 _KIND = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
+NOT_KNOWN = "role not known"
 _EXPERTS = re.compile(r"experts|_exps\b")
 _STACKED = re.compile(r"_exps\b")  # those of a layer in one tensor
 _FUSED = ("q, k, v", "gate, up")
@@ -39,6 +40,15 @@ def kind_of(name: str) -> str:
     if found is None:
         return role_of(name)
     return f"experts {found}" if _EXPERTS.search(name) else found
+
+
+def kind_text(kind: str) -> str:
+    """Return how a kind is written, which says where it is not known.
+
+    >>> kind_text("experts down"), kind_text("mlp_core.layers.weight")
+    ('experts down', 'role not known: mlp_core.layers.weight')
+    """
+    return kind if kind.removeprefix("experts ") in KINDS else f"{NOT_KNOWN}: {kind}"
 
 
 def group_of(name: str) -> str:

@@ -5,11 +5,12 @@ from dataclasses import astuple, replace
 import torch
 
 from quantcore.formats import IntFormat
-from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
+from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, shared_by
 from quantcore.matching.record import Candidate, few, precisions
 from quantcore.notation import write_call
+from quantcore.range_setting import HalfQuadratic, Percentile
 from quantcore.scheme import Scheme
-from quantcore.wording import along, count, joined, sentence
+from quantcore.wording import count, joined, sentence
 
 
 def answer(candidate: Candidate, elements: int, rank: int) -> str:
@@ -91,7 +92,9 @@ def rules(scheme: Scheme, rank: int, rule: str = "") -> str:
     """
     fixed = f": {rule}" if rule else ", with fixed scales"
     known = fixed if scheme.range_setting.gives_parameters else ""
-    return f"{_codes(scheme)}, {_scales(scheme.granularity, rank)}{known}"
+    chosen = isinstance(scheme.range_setting, Percentile | HalfQuadratic)
+    setting = f", range setting {write_call(scheme.range_setting)}" if chosen else ""
+    return f"{_codes(scheme)}, {_scales(scheme.granularity, rank)}{known}{setting}"
 
 
 def _codes(scheme: Scheme) -> str:
@@ -108,16 +111,7 @@ def _codes(scheme: Scheme) -> str:
 
 
 def _scales(granularity: Granularity, rank: int) -> str:
-    match _from_start(granularity, rank):
-        case PerTensor():
-            return "one scale"
-        case PerChannel(axis):
-            return f"one scale per {along(rank, axis)}"
-        case PerGroup(size, axis):
-            return f"one scale per {size} elements along axis {axis}"
-        case PerBlock(shape):
-            return f"one scale per block of {'×'.join(map(str, shape))}"
-    return write_call(granularity)
+    return "one scale" if granularity == PerTensor() else f"one scale per {shared_by(granularity, rank)}"
 
 
 def nearest(candidate: Candidate, expected: Scheme, rank: int) -> Scheme:

@@ -17,6 +17,7 @@ from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import Corruption, reproduce
 from quantcore.matching.hypotheses.sample import numbers_of
 from quantcore.matching.hypotheses.scoring import Hypothesis
+from quantcore.matching.hypotheses.search_space import COMMON_BITS
 from quantcore.matching.inputs import parameter_note
 from quantcore.matching.reasons import explain
 from quantcore.matching.record import Candidate, few, precisions
@@ -71,6 +72,7 @@ class Evaluator:
     _known: dict[Any, tuple[int, bytes]] = field(default_factory=dict)
     _given_as: dict[torch.dtype, Tensor] = field(default_factory=dict)
     _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
+    _orders: dict[EvaluatedScheme, tuple[Any, ...]] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> Tensor:
@@ -98,6 +100,8 @@ class Evaluator:
         if name in self._seen:
             return
         self._seen.add(name)
+        if scheme.granularity not in self.searched:
+            self.searched.append(scheme.granularity)
         try:
             params = choose_qparams(self.given_as(dtype), scheme)
             differing, codes = self._compared(scheme, corruption, dtype, params)
@@ -169,7 +173,7 @@ class Evaluator:
 
     def _candidates(self, explained: bool) -> tuple[Candidate, ...]:
         groups: dict[Any, list[EvaluatedScheme]] = {}
-        for v in sorted(self.exact() or self.evaluations, key=self._order):
+        for v in sorted(self.exact() or self.evaluations, key=self._order_of):
             groups.setdefault((v.differing, v.codes, v.corruption, v.parameters, v.dtype), []).append(v)
         shown = list(groups.values()) if self.exact() else self._without_causes(list(groups.values()))
         few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
@@ -211,6 +215,11 @@ class Evaluator:
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
         return self._known[arithmetic]
 
+    def _order_of(self, v: EvaluatedScheme) -> tuple[Any, ...]:
+        if v not in self._orders:  # ranked again whenever progress is shown
+            self._orders[v] = self._order(v)
+        return self._orders[v]
+
     def _order(self, v: EvaluatedScheme) -> tuple[Any, ...]:
         """Rank by fewest differences, then agreement with the given scale and zero_point, then simplicity.
 
@@ -226,6 +235,7 @@ class Evaluator:
                 len(v.notes),
                 not scheme.range_setting.ends_are_elements,
                 mistakes,
+                v.doubt and fmt.bits not in COMMON_BITS,  # a scale of its own is that of any wider format
                 fmt.bits,
             ),
             (self.searched.index(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
@@ -235,8 +245,9 @@ class Evaluator:
         )
 
     def _candidate(self, group: list[EvaluatedScheme], explained: bool) -> Candidate:
-        first = group[0]
-        same = tuple(v.scheme for v in group[1:])
+        # a scale that does not depend on the format, such as the least that a library allows
+        first, *others = sorted(group, key=lambda v: v.scheme.format.bits not in COMMON_BITS)
+        same = tuple(v.scheme for v in others)
         found = Candidate(
             first.scheme,
             first.differing,

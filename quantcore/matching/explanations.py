@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.formats import IntFormat
-from quantcore.granularity import PerChannel, PerTensor
+from quantcore.granularity import PerTensor, block_bounds, block_name, block_shape
 from quantcore.matching.hypotheses.corruption import (
     ROUNDINGS,
     ZERO_POINTS,
@@ -22,9 +22,10 @@ from quantcore.numerics import apart
 from quantcore.programs import Program
 from quantcore.qparams import QParams, choose_qparams, wrap
 from quantcore.scheme import Scheme, facts_of
-from quantcore.wording import along, count
+from quantcore.wording import count
 
-_DIVIDED = ("amax_over_half_range", "full_range", "amax_over_half_codes")  # scales of a short formula
+# Scales of a short formula
+_DIVIDED = ("amax_over_half_range", "full_range", "amax_over_half_codes", "max_of_sides")
 SHOWN = 2  # elements that a sentence names
 
 
@@ -62,7 +63,7 @@ def explain_corruption(
     """
     fmt = scheme.format
     assert isinstance(fmt, IntFormat)
-    of_scale = _scale_rule(scheme)
+    of_scale = _least(x, scheme) or _scale_rule(scheme)
     if not corruption.computed and fmt.signed and scheme.range_setting.ends_are_elements:
         # nothing went wrong; the arithmetic would take several times the memory of x
         return tuple(filter(None, (of_scale,)))
@@ -85,6 +86,18 @@ def explain_corruption(
         "" if own_scale else _allowed(t),
     ]
     return tuple(sentence for sentence in explanations if sentence)
+
+
+def _least(x: Tensor, scheme: Scheme) -> str:
+    """Say which scales are the least that the library allows, whatever x is."""
+    rules = scheme.in_dtype(x.dtype).rules.scale
+    least = rules.eps
+    if not scheme.range_setting.ends_are_elements or not least or least != rules.eps_replacement:
+        return ""
+    scale = choose_qparams(x, scheme).scale
+    n = int((scale == torch.tensor(least, dtype=torch.float32)).sum())
+    which = "the scale is" if scale.numel() == 1 else f"{n:,} of {scale.numel():,} scales are"
+    return f"{which} {least:.7g}, the least that {scheme.convention.library} allows" if n else ""
 
 
 def _scale_rule(scheme: Scheme) -> str:
@@ -193,14 +206,14 @@ def _negatives(t: _Explained) -> str:
 def _allowed(t: _Explained) -> str:
     """Say which scales the codes allow, or those of the first channel, if the scale was derived from them."""
     fmt, granularity = t.format, t.scheme.granularity
-    if t.scheme.range_setting.ends_are_elements or not isinstance(granularity, PerTensor | PerChannel):
+    if t.scheme.range_setting.ends_are_elements:
         return ""
     if fmt.bits > MAX_BITS or t.x.numel() > MOST or "unclamped" in t.corruption.computed:
         return ""
-    x, codes, place = t.x, t.codes, ""
-    if isinstance(granularity, PerChannel):
-        x, codes = (each.select(granularity.axis, 0) for each in (x, codes))
-        place = " of " + along(t.x.dim(), granularity.axis).replace(" ", " 0 ", 1)
+    shape = tuple(t.x.shape)
+    first = block_bounds(shape, block_shape(granularity, shape), (0,) * len(shape))
+    x, codes = (each[tuple(slice(*span) for span in first)] for each in (t.x, t.codes))
+    place = "" if x.numel() == t.x.numel() else f" of {block_name(first, shape)}"
     z, s = int(t.zero_point.reshape(-1)[0]), float(t.scale.reshape(-1)[0])
     kinds = t.corruption.computed
     rounding = next((kind for kind in kinds if kind in ROUNDED), "")

@@ -144,6 +144,11 @@ def on_grid(values: Tensor, grid: Shape, shared: bool = False) -> Tensor | None:
     return None
 
 
+def fits_grid(values: Tensor, granularity: Granularity, shape: Shape) -> bool:
+    """Tell whether given parameters are one per block of a tensor of ``shape``."""
+    return on_grid(values, grid_shape(shape, block_shape(granularity, shape))) is not None
+
+
 def parameter_note(what: str, given: Tensor, found: Tensor) -> str:
     """Return how a given "scale" or "zero_point" differs from a scheme's; empty if they are equal."""
     found = found.to(torch.float32)

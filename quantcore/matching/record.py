@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from quantcore.displayed import Displayed
 from quantcore.matching.hypotheses.corruption import NONE, Corruption
 from quantcore.matching.inputs import read_original
 from quantcore.scheme import Scheme
@@ -82,8 +83,8 @@ class KnownMistake(NamedTuple):
     largest_scale: float
 
 
-@dataclass(frozen=True)
-class Matches:
+@dataclass(frozen=True, repr=False)
+class Matches(Displayed):
     """``candidates``: the exact ones, or else the nearest; ties go to the simplest.
 
     ``tried``: how many schemes were compared; ``mistakes``: the known mistakes that give exactly these codes,

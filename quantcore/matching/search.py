@@ -29,6 +29,7 @@ from quantcore.matching.hypotheses.mistaken_scales import (
     sortable,
     tried,
 )
+from quantcore.matching.hypotheses.moved_zero_points import moved
 from quantcore.matching.hypotheses.named_scales import block_fits, named, worked_out
 from quantcore.matching.hypotheses.narrowed import Narrowed
 from quantcore.matching.hypotheses.sample import by_range, swapped_axes, with_given_scale
@@ -47,7 +48,7 @@ from quantcore.matching.hypotheses.search_space import (
     other_formats,
     other_groups,
 )
-from quantcore.matching.inputs import read_codes, read_original, read_parameter
+from quantcore.matching.inputs import fits_grid, read_codes, read_original, read_parameter
 from quantcore.matching.record import KnownMistake, Matches, Progress
 from quantcore.mistakes import CASES, Outcome, compare
 from quantcore.scheme import PRESETS
@@ -105,8 +106,10 @@ def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -
     shape = tuple(x.shape)
     searched = granularities(shape)
     given = read_codes(codes, shape)
-    scale = read_parameter(scale, "scale", shape, searched)
-    zero_point = read_parameter(zero_point, "zero_point", shape, searched)
+    every = searched + other_groups(shape)
+    scale = read_parameter(scale, "scale", shape, every)
+    zero_point = read_parameter(zero_point, "zero_point", shape, every)
+    searched += [g for g in every[len(searched) :] if scale is not None and fits_grid(scale, g, shape)]
     return _Search(Evaluator(x, given, scale, zero_point, searched)).steps()
 
 
@@ -143,7 +146,7 @@ class _Search:
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [SearchTask(every, self.readings)]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
-            ("gguf's formats", lambda: [self._evaluate_presets]),
+            ("gguf's formats and hqq's search", lambda: [self._evaluate_presets, self._moved]),
             ("other group sizes", self._other_groups),
             ("another middle of unsigned codes", self._below_middle),
             ("rules of the scale", lambda: self._sorted(self._named)),
@@ -312,7 +315,7 @@ class _Search:
         yield from worked_out(found[:1])
 
     def _other_groups(self) -> list[Part]:
-        groups = other_groups(tuple(self.evaluator.x.shape))
+        groups = [g for g in other_groups(tuple(self.evaluator.x.shape)) if g not in self.evaluator.searched]
         if not groups:
             return []
         self.evaluator.searched += groups
@@ -332,6 +335,11 @@ class _Search:
                 self.evaluator.evaluate_preset(scheme)
         yield from ()
 
+    def _moved(self, limit: float) -> Iterator[Hypothesis]:
+        for found in moved(self.evaluator.x, self.space.every, self.readings[0]):
+            self.tried += 1
+            yield found
+
     def _with_narrower(self, reading: GivenCodes) -> GivenCodes:
         """Return the reading, plus common formats that its codes exceed, as unclamped codes do."""
         narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
@@ -343,8 +351,9 @@ class _Search:
 
 
 def _likeliest(reading: GivenCodes) -> GivenCodes:
-    """Return the reading with fewer formats: its two narrowest widths, and 8 bits."""
-    kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
+    """Return the reading with fewer formats: its two narrowest widths, and 8 bits, or 16 for wider codes."""
+    narrowest = sorted({f.bits for f in reading.formats})[:2]
+    kept = {*narrowest, 8 if narrowest and narrowest[0] <= 8 else 16}
     return GivenCodes(reading.corruption, reading.codes, tuple(f for f in reading.formats if f.bits in kept))
 
 

@@ -71,7 +71,7 @@ def from_moment(w: Any, weight_scheme: Scheme | str | Quantized, moment: Any) ->
     h = checked_moment(moment, numbers.shape[1])
     result = quantized(w, weight_scheme, numbers, "w")
     error = result.dequantized.double() - numbers.double()
-    return MomentOutput(numbers, result, _forms(error, h), _forms(numbers.double(), h))
+    return MomentOutput(numbers, result, squared_errors(error, h), squared_errors(numbers.double(), h))
 
 
 def checked_moment(moment: Any, inputs: int) -> Tensor:
@@ -98,7 +98,7 @@ def checked_moment(moment: Any, inputs: int) -> Tensor:
     return h
 
 
-def _forms(rows: Tensor, h: Tensor) -> Tensor:
+def squared_errors(rows: Tensor, h: Tensor) -> Tensor:
     """Return r·H·rᵀ of every row, at least 0."""
     found = (rows.square() @ h) if h.dim() == 1 else ((rows @ h) * rows).sum(1)
     least = _SLACK * float(h.abs().max()) * float(rows.square().sum(1).max()) * rows.shape[1]

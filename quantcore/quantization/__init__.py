@@ -3,6 +3,7 @@
 from quantcore.quantization.codes import (
     approximations,
     codes_of,
+    codes_with,
     dequantize,
     dequantize_with,
     may_leave_integers,

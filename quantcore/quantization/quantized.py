@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks
@@ -24,8 +25,8 @@ from quantcore.wording import passed
 COPIED = 1 << 18
 
 
-@dataclass(frozen=True, eq=False)
-class Quantized:
+@dataclass(frozen=True, eq=False, repr=False)
+class Quantized(Displayed):
     """A tensor, its scheme and the quantized result.
 
     ``kept``: x, in its own dtype if that is of 16 bits; `x` are its numbers. ``codes``: of x's shape, in the

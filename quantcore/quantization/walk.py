@@ -1,6 +1,6 @@
 """Unclamped codes, region by region: boxes of about 2 MB whose blocks all have the same shape."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,17 +17,20 @@ from quantcore.scheme import Scheme
 _BITS = 8  # of integers that bfloat16 can represent
 
 
-def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Region, Tensor]]:
+def unclamped(
+    x: Tensor, params: QParams, scheme: Scheme, regions: Iterable[Region] | None = None
+) -> Iterator[tuple[Region, Tensor]]:
     """Yield each region of `Blocks.blocked_shape` with the kernel's result, in the axes of `split_axes`.
 
-    The tensor is scratch memory that the next region overwrites.
+    The tensor is scratch memory that the next region overwrites. ``regions``: some of at most `CHUNK`
+    elements; by default all.
     """
-    for region, work, _ in boxes(x, params, scheme, Blocks.of(scheme.granularity, tuple(x.shape))):
+    for region, work, _ in boxes(x, params, scheme, Blocks.of(scheme.granularity, tuple(x.shape)), regions):
         yield region, work
 
 
 def boxes(
-    x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks
+    x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, regions: Iterable[Region] | None = None
 ) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
     """Yield each region, its unclamped values, and the zero_point added to them (None: all are 0)."""
     x, rules = blocks.view(x), scheme.rules
@@ -44,7 +47,7 @@ def boxes(
     round_ = rounding(rules.coding.rounding)
     clamped = integer and scheme.format.bits <= _BITS and rules.coding.overflow == "saturate"
     clamped = clamped and rules.zero_point.is_integer
-    for region in blocks.regions(CHUNK):
+    for region in blocks.regions(CHUNK) if regions is None else regions:
         own = convention_of(rules, region, scheme.granularity, blocks.blocked_shape)
         program = code_program(scheme.format, own, stored=zeros, round_=round_, clamped=clamped)
         values = split_axes(x[region.elements], region.block)

@@ -1,11 +1,12 @@
 """What a choice of schemes is in the tools that quantize: llama.cpp's file types, a recipe for each tool."""
 
 from quantcore.recipes import command
+from quantcore.recipes.curve import USUAL_FTYPES, ftype_points
 from quantcore.recipes.ftypes import FTYPES
 from quantcore.recipes.preview import FtypeFile, ftype_file, ftype_size, ftype_types
 from quantcore.recipes.recipe import TOOLS, ToolRecipe, fitted, recipe
 
 __all__ = [
-    "command", "fitted", "FTYPES", "ftype_file", "FtypeFile", "ftype_size", "ftype_types", "recipe",
-    "ToolRecipe", "TOOLS",
+    "command", "fitted", "FTYPES", "ftype_file", "FtypeFile", "ftype_points", "ftype_size",
+    "ftype_types", "recipe", "ToolRecipe", "TOOLS", "USUAL_FTYPES",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import torch
 
 from quantcore import notation
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 from quantcore.formats import (
     CODEBOOKS,
@@ -45,8 +46,8 @@ _EXAMPLES = {
 }
 
 
-@dataclass(frozen=True)
-class Scheme:
+@dataclass(frozen=True, repr=False)
+class Scheme(Displayed):
     """Format, symmetry, granularity, range setting and convention, and how the scales are stored.
 
     ``scales``: the scheme that quantizes the tensor of scales in block form, with a granularity over that

@@ -1,6 +1,7 @@
 """A trace as lines of arithmetic, one operation per line."""
 
 from quantcore.conventions import Z
+from quantcore.displayed import Displayed
 from quantcore.expressions import ADD, MAXIMUM, Applied
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.programs import ReadLine
@@ -18,7 +19,7 @@ from quantcore.tracing.text import (
 )
 
 
-class Trace(ElementNumbers):
+class Trace(Displayed, ElementNumbers):
     """`ElementNumbers` with the arithmetic that led to them."""
 
     def steps(self) -> list[Step]:

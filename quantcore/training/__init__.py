@@ -9,9 +9,13 @@
 
 A seed gives the same network on every machine: see `quantcore.training.network`. A layer's weights are
 ``trained.network.weights[0]`` before quantization and ``after.weights[0]``, of `quantcore.apply`, after it.
+
+`character_model` runs the language model of the example checkpoint ``charlm``: see
+`quantcore.training.language`.
 """
 
 from quantcore.training.curve import FLOAT, METHODS, MethodAccuracy, Point, accuracy_curve, summary
+from quantcore.training.language import CharacterModel, HeldOutText, character_model, load_text, tokens_of
 from quantcore.training.network import Digits, Network, accuracy, load_digits
 from quantcore.training.quantized import QuantizedNetwork, fake_quantize, ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Epoch, Training, qat, train
@@ -22,19 +26,24 @@ __all__ = [
     "METHODS",
     "TRAINING",
     "TUNING",
+    "CharacterModel",
     "Digits",
     "Network",
     "Point",
     "Epoch",
     "QuantizedNetwork",
     "MethodAccuracy",
+    "HeldOutText",
     "Training",
     "accuracy_curve",
+    "character_model",
     "fake_quantize",
     "load_digits",
+    "load_text",
     "ptq",
     "qat",
     "accuracy",
     "summary",
+    "tokens_of",
     "train",
 ]

@@ -152,3 +152,15 @@ def test_on_a_phone_the_tensor_comes_before_the_list_of_pages(app: Any) -> None:
         const top = (selector) => document.querySelector(selector).getBoundingClientRect().top;
         return top(".st-key-tensor_controls") < top("[data-testid=stSidebarNav]");
     })()""")
+
+
+@pytest.mark.slow  # by default, the sentences are tested without a browser
+def test_question_and_finding_are_whole_and_the_button_leads_to_the_field(app: Any) -> None:
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.open()
+    for place in (".qs-question", ".st-key-finding_line p"):
+        app.wait(f"(({{ scrollWidth, clientWidth }}) => scrollWidth <= clientWidth)(document.querySelector('{place}'))")
+    app.page.set_viewport_size({"width": 390, "height": 844})
+    app.button("Paste or drop a tensor")
+    app.wait("document.activeElement?.matches('.st-key-_pasted textarea')")
+    expect(app.input("_pasted")).to_be_in_viewport()

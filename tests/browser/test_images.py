@@ -177,6 +177,21 @@ def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     assert page == picture_ != "rgb(255, 255, 255)"
 
 
+@pytest.mark.slow  # by default, the table with these decimals is tested
+def test_wide_cells_show_four_decimals_as_printed_tensors_do(app: Any) -> None:
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.open(dist="normal", shape="4x4", tab="Export")
+    x = app.map("x")
+    svg = ElementTree.fromstring(downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click()))
+    maps = [clip for clip in svg.iter(f"{SVG}svg") if len(clip.findall(f"{SVG}rect[@shape-rendering]")) > 0]
+    assert texts(maps[0]) == [f"{v:.4f}" for v in x.ravel()]
+    app.type("shape", "4x16")  # narrower cells
+    app.wait(f"{REST} && {SHOWN}('x')[0].length === 16")
+    svg = ElementTree.fromstring(downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click()))
+    maps = [clip for clip in svg.iter(f"{SVG}svg") if len(clip.findall(f"{SVG}rect[@shape-rendering]")) > 0]
+    assert max(map(len, texts(maps[0]))) <= 5
+
+
 def test_the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any) -> None:
     app.open(shape="64x48", dist="normal")
     button = app.page.get_by_role("button", name="Picture").first

@@ -69,7 +69,8 @@ def side_by_side(tensor: PageTensor, found: qc.Comparison) -> None:
     differ, total = found.count, found.differs.numel()
     reasons = found.reasons
     if not differ:
-        same = messages.plain(f"{a} and {b} give the same codes for all {total:,} elements.")
+        every = f"all {total:,} elements" if total > 1 else "the one element"
+        same = messages.plain(f"{a} and {b} give the same codes for {every}.")
         st.success(same, icon=":material/check_circle:")
     else:
         causes = ", ".join(_cause(r) + (f" ({r.count:,})" if len(reasons) > 1 else "") for r in reasons)

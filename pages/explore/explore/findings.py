@@ -12,7 +12,7 @@ from pages.shared import lesson_plan, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state, tensor_controls, uploads
-from quantcore.diagnosis import KINDS, MAX_BOXES, Box
+from quantcore.diagnosis import KINDS, MAX_BOXES, Box, in_brief
 from quantcore.tensors import Generated
 
 HEIGHT = 32  # px: one line of text, reserved even if there is nothing to say, so that the maps do not move
@@ -61,7 +61,8 @@ def draw(place: DeltaGenerator, tensor: PageTensor, result: qc.Quantized, report
     with place:
         sentence = st.container(key="finding_line")
         if found:
-            _one(tensor, result.scheme, found[0], 0, sentence)
+            sentence.markdown(_sentence(found[0], in_brief(found[0], len(tensor.shape))))
+            _buttons(tensor, result.scheme, found[0], 0)
             _all(tensor, result.scheme, found)
         else:
             sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
@@ -77,18 +78,16 @@ def _all(tensor: PageTensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None
         st.container(width=640).markdown(_sentence(found[0]))
         for number, finding in enumerate(found[1:], 1):
             with st.container(horizontal=True, width=640, gap="small", vertical_alignment="center"):
-                _one(tensor, scheme, finding, number, st.container(width=420))
+                st.container(width=420).markdown(_sentence(finding))
+                _buttons(tensor, scheme, finding, number)
 
 
-def _sentence(finding: qc.Finding) -> str:
-    return f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]"
+def _sentence(finding: qc.Finding, words: str = "") -> str:
+    return f":small[{_MARKS[finding.severity]} {messages.plain(words or finding.sentence)}]"
 
 
-def _one(
-    tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator
-) -> None:
-    """Draw the sentence in ``place`` and its buttons here."""
-    place.markdown(_sentence(finding))
+def _buttons(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding, number: int) -> None:
+    """Draw the buttons of a finding."""
     if finding.boxes:
         cells = f"{f'first {MAX_BOXES} ' * (len(finding.boxes) == MAX_BOXES)}affected cells"
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
@@ -105,7 +104,7 @@ def _one(
             key=f"_finding_fix_{number}",
             on_click=partial(scheme_state.change_to, finding.fix),
             type="primary",
-            help=messages.plain(f"{finding.fix}: {finding.gain}. Your browser's Back button undoes it."),
+            help=messages.plain(f"{finding.fix}: {finding.gain}{_cost(finding)}. Back undoes it."),
         )
     name, step = KINDS[finding.kind].lesson
     st.page_link(
@@ -114,6 +113,14 @@ def _one(
         query_params={lesson_plan.step_key(name): step},
         help=f"The lesson that explains this: {lesson_plan.LESSONS[name].title}",
     )
+
+
+def _cost(finding: qc.Finding) -> str:
+    """Return what the fix takes, where it takes notably more."""
+    if "bits_of_fix" not in finding.facts:
+        return ""
+    now, then = (f"{finding.facts[name]:.4g}" for name in ("bits_now", "bits_of_fix"))
+    return f", bits per element {now} → {then}"
 
 
 def _show(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding | None) -> None:

@@ -12,12 +12,16 @@ from pages.shared.state import pinned
 from pages.sidebar import unsupported
 
 row = partial(st.container, horizontal=True, wrap=False, gap="small", vertical_alignment="center")
-with st.container(key="explore", gap="xxsmall"), page_frame(top=summary.scheme_line) as frame:
+explore = st.container(key="explore", gap="xxsmall")
+with explore:
+    question = summary.question_row()
+with explore, page_frame(top=summary.scheme_line) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor and scheme and (result := unsupported.result(tensor, scheme)):
         with frame.notes:
             summary.library_line(tensor, scheme)
         report = cache.report(tensor, scheme)
+        question.html(summary.question(tensor, scheme))
         summary_place = st.container(key=summary.SUMMARY)
         findings_place = row(height=findings.HEIGHT, border=False, key=summary.FINDINGS)
         examples_place = row(key="finding_examples")

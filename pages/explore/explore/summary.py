@@ -1,6 +1,6 @@
-"""The two lines above the maps: the tensor with its scales and zero points, and the result's key figures.
+"""The lines above the maps: the question with its answer, the tensor with its scales, the key figures.
 
-All in one HTML element: drawn with st.metric, the figures would take as long as all the controls.
+The figures are one HTML element: drawn with st.metric, the figures would take as long as all the controls.
 """
 
 import html
@@ -9,19 +9,60 @@ from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.explore.explore import PAGE
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.live import BesideMaps
 from pages.shared import charts
 from pages.shared.computing import cache
-from pages.shared.state import mirrored, pinned, selection
+from pages.shared.state import link, mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
 from pages.shared.state.selection import Current, PageTensor
 from pages.sidebar import scheme_state
 from quantcore import tensors
 from quantcore.granularity import block_name
 from quantcore.scheme import storage
+
+
+def question_row() -> DeltaGenerator:
+    """Draw the way to another tensor beside a place for `question`; return that place."""
+    row = st.container(
+        horizontal=True, wrap=False, vertical_alignment="center", gap="small", key="question_row"
+    )
+    place = row.container(key=QUESTION)
+    row.button(
+        "Paste or drop a tensor",
+        key="_bring",
+        icon=":material/content_paste:",
+        on_click=link.put,
+        args=({"src": "paste"},),
+        help="Ctrl+V anywhere on this page reads numbers, a printed tensor or an image; a dropped file is "
+        "opened. This button shows the field for them.",
+    )
+    return place
+
+
+def question(tensor: PageTensor, scheme: qc.Scheme) -> str:
+    """Return the question of the page, with its answer in plain words, as HTML."""
+    report, own = cache.report(tensor, scheme), _in_dtype(scheme, tensor)
+    before, after = 8 * tensors.DTYPES[tensor.dtype].itemsize, storage(own, tensor.shape).bits_per_element
+    answer = f"Each number takes {after:.3g} bits instead of {before}"
+    answer += f"{_lost(report)}." if not math.isnan(report.sqnr_db) else "."
+    about = "√(Σ error² / Σ x²), as a percentage; the SQNR says the same in dB"
+    return (
+        f'<p class="qs-question"><b aria-hidden="true">{html.escape(PAGE.heading)}</b> '
+        f'<span title="{about}">{html.escape(answer)}</span></p>'
+    )
+
+
+def _lost(report: qc.Report) -> str:
+    """Write how large the error is against the values."""
+    if report.sqnr_db == math.inf:
+        return ", and no value changes"
+    percent = 100 * 10 ** (-report.sqnr_db / 20)
+    return f", and the error is {percent:.{0 if percent >= 9.95 else 1}f} % of the values"
 
 
 def scheme_line(chosen: Current) -> None:
@@ -66,7 +107,8 @@ def _line(name: str, text: str, about: str = "") -> None:
     )
 
 
-SUMMARY, FINDINGS = "summary", "findings"  # keys of the places of both lines, and of what is wrong
+# keys of the places of the answer, of both lines, and of what is wrong
+QUESTION, SUMMARY, FINDINGS = "question", "summary", "findings"
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
 
@@ -103,7 +145,7 @@ def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Fi
 
     def error(label: str, name: str, text: str) -> Figure:
         value = getattr(report, name)
-        return Figure(label, value, _written("{:.3g}", value), "{:+.3g}", False, about(name, text))
+        return Figure(label, value, _written("{:.4g}", value), "{:+.3g}", False, about(name, text))
 
     counted = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
     clipped, sqnr = 100 * report.clipped_fraction, report.sqnr_db
@@ -156,7 +198,8 @@ def following(
 ) -> BesideMaps:
     """Return what of this page follows with the maps while a control is dragged."""
     lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
-    return BesideMaps({SUMMARY: lines}, {scheme_state.TEXT: str(scheme)}, (FINDINGS,))
+    places = {QUESTION: question(tensor, scheme), SUMMARY: lines}
+    return BesideMaps(places, {scheme_state.TEXT: str(scheme)}, (FINDINGS, "tab"))
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:

@@ -18,12 +18,13 @@ from pages.shared.computing import cache, needs
 from pages.shared.state import choice
 from pages.shared.state.selection import PageTensor
 from quantcore import export, figures, snippets, tensors
-from quantcore.analysis import View
+from quantcore.analysis import MapData, View
 
 if TYPE_CHECKING:  # imported by the tabs that draw a table, which are closed on a first page
     import pandas as pd
 
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
+BESIDE = "side by side"  # a table of all four
 LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
@@ -105,8 +106,11 @@ def _numbers(tensor: PageTensor, result: qc.Quantized, view: View | None) -> Non
     import pandas as pd
 
     data = cache.drawn(tensor, result.scheme, view)
-    names = {name: name for name in MAPS}
+    names = {name: name for name in (*MAPS, BESIDE)}
     chosen = choice.segmented("Map", "table", names, default="codes", label_visibility="collapsed")
+    if chosen == BESIDE:
+        _beside(data)
+        return
     values = data.map(MAPS[chosen])
     rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
     columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
@@ -114,6 +118,35 @@ def _numbers(tensor: PageTensor, result: qc.Quantized, view: View | None) -> Non
     st.dataframe(frame, column_config=tables.numbers(frame))
     if data.step != (1, 1):
         st.caption(data.legend)
+
+
+def _beside(data: MapData) -> None:
+    """Draw one row per element with what all four maps show of it, with decimals as printed tensors have."""
+    if data.step != (1, 1):
+        st.caption("Drag a box in a map to see its elements side by side: there are too many for a table.")
+        return
+    import pandas as pd
+
+    indices = np.indices(data.map("x").shape).reshape(2, -1)
+    table = {"row": data.rows[0] + indices[0], "column": data.columns[0] + indices[1]}
+    table |= {name: np.asarray(data.map(of)).ravel() for name, of in MAPS.items()}
+    frame = pd.DataFrame(table).iloc[:TABLE_ROWS]
+    shown = {name: _printed(frame[name].to_numpy()) for name in ("original", "dequantized", "error")}
+    config = tables.columns(frame, skip=shown)
+    config |= {
+        name: st.column_config.NumberColumn(tables.label(name), format=way) for name, way in shown.items()
+    }
+    st.dataframe(frame, hide_index=True, column_config=config)
+    if len(indices[0]) > TABLE_ROWS:
+        every = f"{len(indices[0]):,} elements"
+        st.caption(f"The first {TABLE_ROWS:,} of {every}; the files under Export have all.")
+
+
+def _printed(values: np.ndarray) -> str:
+    """Return the format of a column: four decimals where these tell the numbers apart, else as `tables`."""
+    finite = np.abs(values[np.isfinite(values)])
+    largest = float(finite.max(initial=0.0))
+    return "%.4f" if 0.01 <= largest < 1e4 else tables.number_format(values, 6)
 
 
 def _code(tensor: PageTensor, result: qc.Quantized) -> None:

@@ -138,14 +138,22 @@ function wide(text) {
   return sum;
 }
 
+// Four decimals, as printed tensors have them, where fewer would round values that the cells of a map show; null elsewhere
+function asPrinted(name, values, cells) {
+  if (name === "codes" || cells.some((n) => !(Math.abs(values[n]) < 1000))) return null;
+  const rounded = (n) => Math.fround(Number(values[n].toFixed(2))) !== values[n];
+  return cells.some((n) => Math.abs(values[n]) >= 0.1) && cells.some(rounded) ? (v) => (v === 0 ? "0" : v.toFixed(4)) : null;
+}
+
 // The most precise texts that fit into the cells, and the largest of these sizes in which they do; null if none does
 function fitting(name, values, cells, scale, width, height) {
   if (!cells.length) return null;
-  for (const write of writers(name, values)) {
+  const printed = asPrinted(name, values, cells), [, readable] = scale;
+  for (const write of printed ? [printed, ...writers(name, values)] : writers(name, values)) {
     const texts = cells.map((n) => write(values[n]));
     const most = Math.min(width / (Math.max(...texts.map(wide)) + MARGIN), height * HIGH);
     const size = scale.findLast((px) => px <= most);
-    if (size) return { size, texts };
+    if (size && (write !== printed || size >= readable)) return { size, texts };
   }
   return null;
 }

@@ -26,6 +26,7 @@ from quantcore.errors import QuantError
 from quantcore.figures import short_scheme, size_curve
 from quantcore.layerwise import (
     ERRORS,
+    LOCAL,
     Plan,
     Traits,
     WeightRow,
@@ -33,11 +34,13 @@ from quantcore.layerwise import (
     dtype_of,
     groups_of,
     minimum_of,
+    not_measured,
     picture,
     plan,
     trade_off,
     traits,
 )
+from quantcore.recipes import TOOLS, ToolRecipe, ftype_points, recipe
 from quantcore.wording import count, printable
 
 _COMPONENT = st.components.v2.component(
@@ -49,6 +52,10 @@ _COMPONENT = st.components.v2.component(
 )
 DRAWN = 400  # rows in the picture
 LISTED = 50  # reasons
+_FILES = (
+    " llama.cpp's file types are told from headers, without an imatrix; their errors are known where the "
+    "schemes include all their types, such as gguf.Q4_K."
+)
 MAPPED = 1 << 24  # elements; larger weights have no maps here
 
 
@@ -109,7 +116,7 @@ def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) ->
     measured = [row for row in found.table.ordered if row.cells]
     with st.container(horizontal=True):
         with st.popover(f"{count(len(alone), 'tensor')} not measured", disabled=not alone):
-            _listed([f"{row.name} {row.reason}" for row in alone])
+            _listed(not_measured(alone))
         if found.imatrix is not None:
             without_first = sorted(measured, key=_has_entry)
             entries = sum(map(_has_entry, measured))
@@ -218,8 +225,51 @@ def answer(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
     """Say what is chosen within the budget, once everything is measured."""
     if chosen is not None:
         st.markdown(messages.plain(f"{chosen.said}; the error is {ERRORS[own.error]}."))
+        if chosen.is_local:
+            st.caption(messages.plain(LOCAL))
+        recipes(found, chosen, own)
     elif not found.table.is_finished:
         st.caption("The choice needs the exact errors of all weights.")
+
+
+def recipes(found: SharedTable, chosen: Plan, own: Budget) -> None:
+    """Draw a button per tool that downloads the choice as its recipe, and say what the other tools lack."""
+    checkpoint = found.opened.checkpoint
+
+    def make() -> dict[str, ToolRecipe | str]:
+        of_tools: dict[str, ToolRecipe | str] = {}
+        for tool in TOOLS:
+            try:
+                of_tools[tool] = recipe(chosen, tool, checkpoint, found.table)
+            except QuantError as reason:
+                of_tools[tool] = str(reason)
+        return of_tools
+
+    made = cache.cached_small(cache.CacheKey(found.key), f"recipes {own}", make)
+    with st.container(horizontal=True, vertical_alignment="center", key="sn_recipes"):
+        st.caption("Recipe for", width="content")
+        lacking = [one for one in made.values() if isinstance(one, str)]
+        for tool, one in made.items():
+            if not isinstance(one, str):
+                said = "The choice in the form that this tool reads; how it rounds is its own"
+                st.download_button(
+                    tool, one.text, one.file, help=said, on_click="ignore", key=f"sn_recipe_{tool}"
+                )
+        if lacking:
+            with st.popover(f"{count(len(lacking), 'tool')} can't take it", key="sn_recipes_lacking"):
+                _listed(lacking)
+
+
+def _file_types(found: SharedTable, error: str) -> dict[str, tuple[float, float]]:
+    """Return the file types of llama.cpp for a model whose tensors it knows, and none for others."""
+
+    def make() -> dict[str, tuple[float, float]]:
+        try:
+            return ftype_points(found.opened.checkpoint, found.table, error)
+        except QuantError:
+            return {}
+
+    return cache.cached_small(cache.CacheKey(found.key), f"file types {error}", make)
 
 
 def sizes(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
@@ -237,11 +287,12 @@ def sizes(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
     left, right = st.columns([3, 2])
     with left:
         ring = None if chosen is None else (chosen.num_bytes, chosen.error)
-        figure = size_curve(curve.best, curve.uniform, ring, label=ERRORS[error], theme=theme())
+        files = _file_types(found, error)
+        figure = size_curve(curve.best, curve.uniform, ring, files=files, label=ERRORS[error], theme=theme())
         charts.draw(figure, theme=None, key="sn_curve")
         st.caption(
             "One scheme for all: weights that it does not fit, or that must have more bits, stay as they "
-            "are stored."
+            "are stored." + _FILES * bool(files)
         )
     if chosen is not None:
         frame = pd.DataFrame(

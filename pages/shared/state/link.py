@@ -96,13 +96,13 @@ def reworded(key: str, words: dict[str, str]) -> None:
     new, context = words.get(st.query_params.get(key) or ""), get_script_run_ctx()
     if new is None or context is None or new == st.query_params.get(key):
         return
-    _understand(key)
+    understand(key)
     with context.session_state.query_params() as parameters:
         parameters.set_with_no_forward_msg(key, new)
         parameters.set_initial_query_params_from_current()
 
 
-def _understand(key: str) -> None:
+def understand(key: str) -> None:
     """Note that a parameter has an effect: of a default, the link keeps nothing."""
     st.session_state.setdefault(_UNDERSTOOD, set()).add(key)
 
@@ -120,7 +120,7 @@ def named(key: str, names: Mapping[str, str]) -> Iterator[None]:
     carried, context = st.query_params.get(key), get_script_run_ctx()
     reworded(key, dict(names))
     if carried in names.values():
-        _understand(key)
+        understand(key)
     yield
     shown = st.query_params.get(key)
     value = next((value for value, name in names.items() if name == shown), shown)

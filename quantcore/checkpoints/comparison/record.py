@@ -151,7 +151,8 @@ def metrics(sums: PairSums, shape: tuple[int, ...]) -> dict[str, Any]:
     return {name: found[name] for name in shown} | {
         "undefined": {
             name: why if sums.count else "no element is finite in both"
-            for name, why in undefined.items() if name in shown
+            for name, why in undefined.items()
+            if name in shown
         },
         "max_abs_error_index": sums.index(shape),
         "different": sums.different,

@@ -19,6 +19,7 @@ from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.statement import Statement
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 
 FORMAT = 1  # version of a state as plain data
@@ -77,7 +78,7 @@ class ComparisonState:
             raise QuantError("This is not the record of a comparison; compare from the beginning.") from None
 
 
-class CheckpointComparison:
+class CheckpointComparison(Displayed):
     """Two checkpoints, paired by names and shapes; no data has been read yet.
 
     ``pairing``: which tensors belong together, and which have no partner; ``total``: bytes of all pairs.

@@ -1,13 +1,11 @@
 """Small checkpoints to try things on.
 
-Two layers of a sentence encoder in three formats, and a whole small model in one.
-
-
-Each with its original.
+Two layers of a sentence encoder in three formats, and a whole small model in one, each with its original; and
+a language model of characters, which `quantcore.training.character_model` runs.
 
 >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
 >>> open_checkpoint(EXAMPLES["minilm-gptq"]).tensors["encoder.layer.0.output.dense.weight"]
-<encoder.layer.0.output.dense.weight (384, 1536), gptq int4 per_group(128) symmetric>
+CheckpointTensor encoder.layer.0.output.dense.weight [384, 1536] · gptq int4 per_group(128) symmetric
 """
 
 from collections.abc import Mapping
@@ -24,6 +22,7 @@ EXAMPLES: Mapping[str, Path] = MappingProxyType(
         "chgnet-w4a16": DATA / "chgnet-w4a16",
         "minilm": DATA / "minilm",
         "chgnet": DATA / "chgnet",
+        "charlm": DATA / "charlm",
     }
 )
 # name of a quantized example -> name of the one that it was made from

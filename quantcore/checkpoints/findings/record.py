@@ -36,7 +36,7 @@ RIVALS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckpointFinding(Finding):
     """A finding with the tensors that it concerns, by their names in the checkpoint or its files.
 
@@ -104,6 +104,7 @@ def grouped(findings: Iterable[CheckpointFinding], formats: Mapping[str, str]) -
         formats: of every weight that was checked, its format, such as "gptq"; of these, a merged finding says
             to how many it does not apply.
     """
+
     def cause(found: CheckpointFinding) -> tuple[str, str, object]:
         return found.severity, found.kind, found.cause or found.words or found.sentence
 

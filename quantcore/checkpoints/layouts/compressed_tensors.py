@@ -208,9 +208,7 @@ def layout_of(
     return _of_group(module, pieces, group, version, said)
 
 
-def _of_group(
-    module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...]
-) -> Layout:
+def _of_group(module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...]) -> Layout:
     if "weight_packed" in pieces and pieces["weight_packed"].dtype != "U8":
         return _packed(module, pieces, group, version, said)
     if "weight_packed" in pieces:
@@ -308,8 +306,13 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
     granularity, remarks = _granularity(group, weight, scale)
     own = {name: pieces[name] for name in names}
     return whole(
-        f"{module}.weight", scale.float_dtype, own, "compressed-tensors", granularity,
-        min(group.bits, 8), remarks,
+        f"{module}.weight",
+        scale.float_dtype,
+        own,
+        "compressed-tensors",
+        granularity,
+        min(group.bits, 8),
+        remarks,
     )
 
 

@@ -86,7 +86,11 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
             "are those of {bits} bits in groups of {size}; {bits} bits are used."
         )
         facts: Facts = {
-            "said": bits, "bits": other, "size": wanted or 0, "shape": weight.shape, "scales": scales.shape
+            "said": bits,
+            "bits": other,
+            "size": wanted or 0,
+            "shape": weight.shape,
+            "scales": scales.shape,
         }
         bits, remarks = other, (Statement("config_contradicted", "error", words_, facts),)
     columns = weight.shape[-1] * 32 // bits

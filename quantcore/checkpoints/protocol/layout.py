@@ -375,6 +375,7 @@ class Layout(Record):
         Args:
             codes: load them in any case.
         """
+
         def kept(role: str, field: Field) -> bool:
             of_elements = role in self.in_codes or field.shape == self.shape
             return of_elements and not codes and not field.across_rows

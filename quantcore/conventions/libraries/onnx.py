@@ -106,9 +106,17 @@ RECORDS = (
             Limit("group_size", (16, 32, 64, 128, 256), "supports groups of 16, 32, 64, 128 and 256"),
         ),
         sources=(
-            *((name, "onnxruntime/core/mlas/lib/q4_dq.cpp; measured") for name in (
-                "kernel", "rounding", "symmetric_scale", "zero_scale", "zero_point_order", "zero_point_scale"
-            )),
+            *(
+                (name, "onnxruntime/core/mlas/lib/q4_dq.cpp; measured")
+                for name in (
+                    "kernel",
+                    "rounding",
+                    "symmetric_scale",
+                    "zero_scale",
+                    "zero_point_order",
+                    "zero_point_scale",
+                )
+            ),
         ),
     ),
 )

@@ -27,7 +27,6 @@ _QINT8 = (
 )
 
 
-
 def _refused(words: str) -> tuple[tuple[str, str], ...]:
     names = {"bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}
     return tuple((dtype, words.format(name)) for dtype, name in names.items())

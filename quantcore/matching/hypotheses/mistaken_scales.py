@@ -37,6 +37,7 @@ from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme
 
 PERCENTILES = (90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999)
+LEAST_CLIPPED = 1.0  # percent of an element
 MOST = 1 << 20  # elements: larger tensors are not sorted
 DRAWN = 512  # elements sampled
 FLOAT16 = Scheme(
@@ -73,7 +74,9 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedPara
     """Yield ranges that clip as intended: a percentile of |x|, or two of x."""
     for granularity in _granularities(x):
         blocks = _by_block(x, granularity)
-        for setting, symmetric in itertools.product(map(Percentile, PERCENTILES), (True, False)):
+        # of few elements, it is hardly less than the largest
+        apart = [p for p in PERCENTILES if (blocks.shape[-1] - 1) * (100 - p) >= LEAST_CLIPPED]
+        for setting, symmetric in itertools.product(map(Percentile, apart), (True, False)):
             scheme = Scheme(INT8, symmetric, granularity, setting)
             low, high = setting(
                 blocks, Task(INT8, symmetric, BlockErrors(blocks, scheme).search, len(blocks))

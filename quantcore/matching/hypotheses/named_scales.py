@@ -4,7 +4,6 @@ A rule may be in an interval by chance: the wider the interval, and the more rul
 that is. It is named only if that is improbable.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,10 +15,28 @@ import torch
 from torch import Tensor
 
 from quantcore.formats import IntFormat
-from quantcore.granularity import Granularity, PerChannel, PerTensor, block_shape, grid_shape, to_blocks
+from quantcore.granularity import (
+    Granularity,
+    PerBlock,
+    PerChannel,
+    PerTensor,
+    block_bounds,
+    block_shape,
+    grid_shape,
+    shared_by,
+    to_blocks,
+)
 from quantcore.matching.hypotheses.corruption import Corruption, changed
 from quantcore.matching.hypotheses.sample import write_given
-from quantcore.matching.hypotheses.scale_from_codes import ROUNDED, ScaleFit, drawn, fits, likely
+from quantcore.matching.hypotheses.scale_from_codes import (
+    EVIDENCE,
+    ROUNDED,
+    ScaleFit,
+    clamped,
+    drawn,
+    evidence_of,
+    likely,
+)
 from quantcore.matching.hypotheses.scale_rules import (
     STANDARD,
     UNUSUAL,
@@ -29,10 +46,11 @@ from quantcore.matching.hypotheses.scale_rules import (
     rules,
 )
 from quantcore.matching.hypotheses.scoring import NAMED, WORKED_OUT, GivenCodes, Hypothesis
+from quantcore.matching.hypotheses.search_space import granularities, other_groups
 from quantcore.mistakes import Kinds
 from quantcore.numerics import apart, rounding
 from quantcore.scheme import Scheme
-from quantcore.wording import along, joined
+from quantcore.wording import joined
 
 SURE, CERTAIN = 0.05, 0.005  # chance up to which a rule is named: once all else was tried, and before
 BLOCKS = 16  # whose intervals are computed
@@ -105,29 +123,72 @@ class _Named(NamedTuple):
 
 
 def block_fits(x: Tensor, reading: GivenCodes) -> list[BlockFits]:
-    """Return what fits per tensor, or else per channel: rounded to nearest if that fits."""
-    channels = [PerChannel(axis) for axis in range(x.dim())] if x.dim() > 1 else []
-    every: list[Granularity] = [PerTensor(), *channels]
-    for granularity, rounded in itertools.product(every, ROUNDED):
-        found = [_fits_of(x, reading, granularity, fmt, rounded) for fmt in reading.formats]
-        kept = [each for each in found if each is not None]
-        if kept:
-            return kept
+    """Return what fits per tensor, or else per channel, or in the largest groups or blocks.
+
+    Codes that are rounded to nearest, if that fits.
+    """
+    for granularity in _largest_first(tuple(x.shape)):
+        blocks = _SomeBlocks.of(x, reading, granularity)
+        for rounded in ROUNDED:
+            found = [blocks.fits(fmt, rounded) for fmt in reading.formats]
+            kept = [each for each in found if each is not None]
+            if kept:
+                return kept
     return []
 
 
-def _fits_of(
-    x: Tensor, reading: GivenCodes, granularity: Granularity, fmt: IntFormat, rounded: str
-) -> BlockFits | None:
-    blocks, codes = _rows(x, granularity), _rows(reading.codes, granularity)
-    places = sorted({int(i) for i in np.linspace(0, len(blocks) - 1, BLOCKS)})
-    fitting = []
-    for i in places:
-        found = fits(*drawn(blocks[i], codes[i]), fmt, wraps=False, rounding=rounded)
-        if not found:
+def _largest_first(shape: tuple[int, ...]) -> list[Granularity]:
+    """Return the granularities whose blocks are all of one size: the tensor, channels, then the rest."""
+    every = [*granularities(shape), *other_groups(shape)]
+    blocks = {granularity: block_shape(granularity, shape) for granularity in every}
+    alike = [g for g, block in blocks.items() if all(n % b == 0 for n, b in zip(shape, block, strict=True))]
+
+    def order(granularity: Granularity) -> tuple[bool, int]:
+        of_channel = isinstance(granularity, PerTensor | PerChannel)
+        return not of_channel, 0 if of_channel else -math.prod(blocks[granularity])
+
+    return sorted(alike, key=order)
+
+
+class _SomeBlocks(NamedTuple):
+    """Up to `BLOCKS` blocks of a tensor, as x and codes of each."""
+
+    x: Tensor
+    reading: GivenCodes
+    granularity: Granularity
+    places: list[int]
+    elements: list[tuple[Values, Values]]
+
+    @classmethod
+    def of(cls, x: Tensor, reading: GivenCodes, granularity: Granularity) -> "_SomeBlocks":
+        shape = tuple(x.shape)
+        block = block_shape(granularity, shape)
+        grid = grid_shape(shape, block)
+        places, elements = [], []
+        for place in sorted({int(i) for i in np.linspace(0, math.prod(grid) - 1, BLOCKS)}):
+            spans = block_bounds(shape, block, tuple(int(i) for i in np.unravel_index(place, grid)))
+            inside = tuple(slice(*span) for span in spans)
+            if x[inside].any():
+                places.append(place)
+                elements.append(drawn(x[inside], reading.codes[inside]))
+        return cls(x, reading, granularity, places, elements)
+
+    def fits(self, fmt: IntFormat, rounded: str) -> BlockFits | None:
+        """Return what fits in every block; None if nothing does in one of them.
+
+        Blocks of zeros, such as pruned channels, fit every scale and are not asked.
+        """
+        # each block may have its own zero_point
+        evidence = [evidence_of(x, codes, fmt) - fmt.bits for x, codes in self.elements]
+        if min(evidence, default=-1) < 0 or sum(evidence) < EVIDENCE:
             return None
-        fitting.append({fit.zero_point: fit for fit in found})
-    return BlockFits(x, reading, granularity, fmt, rounded, places, fitting)
+        fitting = []
+        for values, codes in self.elements:
+            found = clamped(values, codes, fmt, rounded)
+            if not found:
+                return None
+            fitting.append({fit.zero_point: fit for fit in found})
+        return BlockFits(self.x, self.reading, self.granularity, fmt, rounded, self.places, fitting)
 
 
 def _rows(x: Tensor, granularity: Granularity) -> Tensor:
@@ -141,18 +202,21 @@ def named(every_fit: list[BlockFits], every: bool) -> Iterator[Hypothesis]:
         every_fit: of all formats.
         every: whether to try unusual rules too, and to name those of libraries, which a mistake may explain.
     """
-    best = math.inf
+    best, likeliest = math.inf, None
     pairs = [(hit, found) for found in every_fit for hit in _hits(found, every)]
     if not every and any(hit.rule.tier == STANDARD and not hit.said for hit, _ in pairs):
         return
     for hit, found in sorted(pairs, key=lambda pair: pair[0].chance):
-        if hit.chance > min(best * _AS_LIKELY, SURE if every else CERTAIN):
-            return
-        scale = torch.from_numpy(hit.rule.scale.astype(np.float32))
+        alike = likeliest is not None and np.array_equal(hit.rule.scale, likeliest)  # in a wider format
+        if hit.chance > (SURE if every else CERTAIN) or (hit.chance > best * _AS_LIKELY and not alike):
+            continue
+        # a block of zeros has any scale
+        scale = torch.from_numpy(np.where(hit.rule.scale > 0, hit.rule.scale, 1.0).astype(np.float32))
         kinds = _kinds(found, scale, hit.zero_points)
         if kinds is None:
             continue
-        best = min(best, hit.chance)
+        if hit.chance < best:
+            best, likeliest = hit.chance, hit.rule.scale
         others = [h for h, f in pairs if f is found and h.chance <= SURE and h.rule.words != hit.rule.words]
         said = _said(found, hit, sorted(others, key=lambda other: other.chance))
         plain = _hypothesis(found, scale, hit.zero_points, hit.symmetric, kinds)
@@ -160,7 +224,7 @@ def named(every_fit: list[BlockFits], every: bool) -> Iterator[Hypothesis]:
 
 
 def worked_out(every_fit: list[BlockFits]) -> Iterator[Hypothesis]:
-    """Yield scales and zero_points derived from the codes of each channel, for each of the fits."""
+    """Yield scales and zero_points derived from the codes of each channel or group, for each of the fits."""
     for found in every_fit:
         yield from _worked_out(found)
 
@@ -171,7 +235,10 @@ def _worked_out(found: BlockFits) -> Iterator[Hypothesis]:
         return
     chosen: list[tuple[float, int]] = []
     for i in range(len(blocks)):
-        spans = fits(*drawn(blocks[i], codes[i]), found.format, wraps=False, rounding=found.rounding)
+        if not blocks[i].any():  # of any scale
+            chosen.append((1.0, int(codes[i, 0])))
+            continue
+        spans = clamped(*drawn(blocks[i], codes[i]), found.format, found.rounding)
         if not spans:
             return
         fit = next((f for f in spans if f.zero_point in found.centers), spans[0])
@@ -269,29 +336,30 @@ def _because(z: Values, exact: Values, way: str) -> str:
 
 def _kinds(found: BlockFits, scale: Tensor, zero_points: Values) -> Kinds | None:
     """Return how codes are rounded, as mistakes; None if no rounding gives them."""
-    if found.rounding or found.x.numel() > MOST_VERIFIED:
-        return (found.rounding,) if found.rounding else ()
+    ways = (found.rounding,) if found.rounding else _TIES
+    if found.x.numel() > MOST_VERIFIED:
+        return tuple(filter(None, ways[:1]))
     x, codes = _rows(found.x, found.granularity), _rows(found.reading.codes, found.granularity)
     z = torch.from_numpy(np.broadcast_to(zero_points, scale.shape).astype(np.float32))[:, None]
-    for ties in _TIES:
-        made = rounding(ties or "half_even")(x / scale[:, None]) + z
+    for way in ways:
+        made = rounding(way or "half_even")(x / scale[:, None]) + z
         if torch.equal(made.clamp(found.format.qmin, found.format.qmax), codes):
-            return (ties,) if ties else ()
+            return (way,) if way else ()
     return None
 
 
 def _said(found: BlockFits, hit: _Named, others: list[_Named]) -> tuple[str, ...]:
     """Return sentences on the zero_point, the scale and its interval, and on other rules."""
-    words, scale = hit.rule.words, hit.rule.scale
+    words, scale = hit.rule.words, hit.rule.scale[hit.rule.scale > 0]
     chance = f"{100 * hit.chance:.1f} %" if hit.chance >= 0.0005 else "less than 0.1 %"
     if found.is_whole:
         s, fit = float(scale[0]), found.fits[0][int(hit.zero_points[0])]
         allowed = f"the codes allow scales from {apart(fit.low, s)} to {apart(fit.high, s)}"
         first = f"{allowed}; {words} = {s:.7g} is one of them (by chance in {chance} of cases)"
     else:
-        assert isinstance(found.granularity, PerChannel)
-        channel = along(found.x.dim(), found.granularity.axis)
-        first = f"the scales, {words} of each {channel}, range from {scale.min():.7g} to {scale.max():.7g}"
+        block = shared_by(found.granularity, found.x.dim())
+        each = block if isinstance(found.granularity, PerChannel | PerBlock) else f"group of {block}"
+        first = f"the scales, {words} of each {each}, range from {scale.min():.7g} to {scale.max():.7g}"
     sentences = [hit.said, first]
     if others:
         words_of = dict.fromkeys(f"{each.rule.words} ({each.rule.scale[0]:.7g})" for each in others)

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.conventions import Convention
-from quantcore.granularity import Granularity
+from quantcore.granularity import Granularity, PerChannel, PerTensor
 from quantcore.matching.hypotheses.corruption import Stored
 from quantcore.matching.hypotheses.mistaken_scales import sortable
 from quantcore.matching.hypotheses.named_scales import BlockFits, block_fits
@@ -33,7 +33,7 @@ class Narrowed:
 
     @cached_property
     def fits(self) -> list[BlockFits]:
-        """What scales the given codes allow per tensor, or else per channel."""
+        """What scales the given codes allow per tensor, or else per channel or group."""
         return block_fits(self.x, self.base) if sortable(self.x) else []
 
     def tasks(
@@ -58,7 +58,8 @@ class Narrowed:
         if key not in self._granularities:
             is_base = key == self.base.corruption.stored
             every = [g for sample in self.every.samples for g in sample.granularities]
-            if self.fits:
+            found: list[Granularity]
+            if self.fits and isinstance(self.fits[0].granularity, PerTensor | PerChannel):
                 found = [self.fits[0].granularity] if is_base else []
             else:
                 found = in_order(self.every.samples, reading, None if is_base else self.base)

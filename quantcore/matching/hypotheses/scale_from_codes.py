@@ -75,17 +75,28 @@ def fitted(x: Tensor, reading: GivenCodes) -> Iterator[Hypothesis]:
             )
 
 
+def evidence_of(x: Values, codes: Values, fmt: IntFormat) -> int:
+    """Return the bits of the codes beyond those of a scale.
+
+    qmin, qmax and the codes of zeros count for nothing; the scale takes two bits more than a code.
+    """
+    return fmt.bits * int(((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)).sum()) - (fmt.bits + 2)
+
+
 def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True, rounding: str = "") -> list[ScaleFit]:
     """Return every fit that the codes give enough evidence for; ``rounding``: one of `ROUNDED`."""
-    # qmin, qmax and the codes of zeros count for nothing; the scale takes two bits more than a code
-    evidence = fmt.bits * int(((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)).sum()) - (fmt.bits + 2)
-    found = []
+    evidence, found = evidence_of(x, codes, fmt), []
     if evidence - fmt.bits >= EVIDENCE:
-        found += [ScaleFit(z, *span, False) for z, span in _clamped(x, codes, fmt, rounding)]
+        found += clamped(x, codes, fmt, rounding)
     if wraps and not fmt.narrow and evidence - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE:
         for z in dict.fromkeys((0, fmt.middle)):
             found += [ScaleFit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
     return found
+
+
+def clamped(x: Values, codes: Values, fmt: IntFormat, rounding: str = "") -> list[ScaleFit]:
+    """Return every fit without wrapped codes, the middle first."""
+    return [ScaleFit(z, *span, False) for z, span in _clamped(x, codes, fmt, rounding)]
 
 
 def interval(

@@ -17,6 +17,7 @@ Values = npt.NDArray[np.float64]
 FLOORS = (float(np.finfo(np.float32).eps), 1e-5, 1e-8, 1e-6, 1e-4, 1e-3, 1e-7, 1e-2, 1e-10, 1e-12)
 DEVIATIONS = (3.0, 2.0, 4.0, 1.0, 6.0, 5.0, 2.5, 3.5)
 STANDARD, USUAL, UNUSUAL = range(3)
+ROUND = (100, 200, 10, 50, 20, 500, 1000)  # integers that people divide by
 MOST_DIVIDED = 512  # of the integers that a range may be divided by
 _MANTISSA_BITS = {"bfloat16": 8, "float16": 11}
 
@@ -76,14 +77,17 @@ def _symmetric(of: BlockStatistics, fmt: IntFormat, near: float) -> Iterator[Sca
     yield from _deviations(of, top, (3.0,))
     if fmt.bits > 2:
         yield ScaleRule("mean|x|", of.mean_abs, low)
-    yield ScaleRule(f"2 · mean|x| / √{top}", 2 * of.mean_abs / np.sqrt(top), low)
+    root = f" / √{top}" if top > 1 else ""
+    yield ScaleRule(f"2 · mean|x|{root}", 2 * of.mean_abs / np.sqrt(top), low)
     for name, highest in (("max(x)", of.high), ("-min(x)", -of.low)):
         if (highest < of.largest).any() and (highest > 0).all():
             yield ScaleRule(f"{name} / {top}", highest / top, low)
     yield from _deviations(of, top, DEVIATIONS[1:])
-    yield ScaleRule(f"mean|x| / {top}", of.mean_abs / top, low)
+    if fmt.bits > 2:
+        yield ScaleRule(f"mean|x| / {top}", of.mean_abs / top, low)
     width = of.high - of.low
     yield ScaleRule(f"(max - min) / {2 * half - 1}", width / (2 * half - 1), low, UNUSUAL)
+    yield from _divided("max|x|", of.largest, low)
     yield from _added("max|x|", of.largest, top, low)
     yield from _unusual("max|x|", of.largest, top, low)
 
@@ -106,6 +110,7 @@ def _asymmetric(of: BlockStatistics, fmt: IntFormat, near: float) -> Iterator[Sc
     yield from _powers_of_two(f"{name} / {codes - 1}", width / (codes - 1), fmt, near, start)
     yield from _deviations(of, codes - 1, DEVIATIONS[:3], centered=False)
     for name, width, start in ranges:
+        yield from _divided(name, width, start)
         yield from _added(name, width, codes - 1, start)
         yield from _unusual(name, width, codes - 1, start)
 
@@ -148,6 +153,11 @@ def _at_least(scale: Values, words: str, divisor: int, low: Values) -> Iterator[
             yield ScaleRule(f"{words}, the range at least {name}", least, low)
 
 
+def _divided(name: str, width: Values, low: Values) -> Iterator[ScaleRule]:
+    for n in ROUND:
+        yield ScaleRule(f"{name} / {n}", width / n, low)
+
+
 def _added(name: str, width: Values, steps: int, low: Values) -> Iterator[ScaleRule]:
     """Yield the scale or its range plus a small number, where that changes it a little."""
     for floor in FLOORS:
@@ -156,7 +166,7 @@ def _added(name: str, width: Values, steps: int, low: Values) -> Iterator[ScaleR
             (f"({name} + {floor:g}) / {steps}", floor / steps),
         ):
             if ((width * 1e-4 < added * steps) & (added * steps < width)).all():
-                yield ScaleRule(words, width / steps + added, low, UNUSUAL)
+                yield ScaleRule(words, width / steps + added, low)
 
 
 def _unusual(name: str, width: Values, steps: int, low: Values) -> Iterator[ScaleRule]:
@@ -169,6 +179,6 @@ def _unusual(name: str, width: Values, steps: int, low: Values) -> Iterator[Scal
     for dtype, bits in _MANTISSA_BITS.items():
         unit = 2.0 ** (np.floor(np.log2(np.maximum(scale, 1e-30))) + 1 - bits)
         yield ScaleRule(f"{words}, rounded to {dtype}", np.round(scale / unit) * unit, low, UNUSUAL)
-    by_distance = sorted(range(2, MOST_DIVIDED + 1), key=lambda n: abs(n - steps))
+    by_distance = sorted(set(range(2, MOST_DIVIDED + 1)) - {*ROUND}, key=lambda n: abs(n - steps))
     for n in by_distance if steps < MOST_DIVIDED else ():
         yield ScaleRule(f"{name} / {n}", width / n, low, UNUSUAL)

@@ -74,6 +74,41 @@ def assert_one_sentence(at: AppTest, *words: str, kind: str = "error") -> str:
     return sentence
 
 
+def answer(at: AppTest) -> str:
+    """What stands beside the question of the page."""
+    (body,) = [e.proto.body for e in at.get("html") if '<p class="qs-question' in e.proto.body]
+    return html.unescape(re.sub("<[^>]*>", "", body)).partition("? ")[2]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "scheme", "dtype", "bits"),
+    [
+        ("0.3, -1.1, 2.5, 0.7", "int4 symmetric", "float32", "12 bits instead of 32"),
+        ("0.3, -1.1, 2.5, 0.7; 9, 1, 3, 0.2", "int8 per_channel(0)", "bfloat16", "16 bits instead of 16"),
+        ("100, 1, 1, 90", "int2 given(1)", "float32", "10 bits instead of 32"),
+        ("1, 2, 3, 7", "int4 given(1)", "float32", "12 bits instead of 32"),
+        ("0, 0, 0, 0", "int4", "float32", "12 bits instead of 32"),
+    ],
+)
+def test_the_question_is_answered_with_what_is_lost(pasted: str, scheme: str, dtype: str, bits: str) -> None:
+    at = opened(src="paste", dtype=dtype)
+    change(at, "_pasted", pasted.replace(";", "\n"))
+    change(at, "_scheme_text", scheme)
+    x = cache.values(at.session_state["_current"].tensor)
+    error = (x - qc.apply(x, qc.Scheme.parse(scheme)).dequantized).double().numpy()
+    x = x.double().numpy()
+    start, said = f"Each number takes {bits}", answer(at)
+    if not x.any():
+        assert said == f"{start}."
+    elif not error.any():
+        assert said == f"{start}, and no value changes."
+    else:
+        found = re.fullmatch(rf"{start}, and the error is ([\d.]+) % of the values\.", said)
+        assert found, said
+        off = 100 * np.sqrt((error**2).sum() / (x**2).sum())
+        assert float(found[1]) == pytest.approx(off, abs=0.5 if off >= 9.95 else 0.05)
+
+
 def test_first_view() -> None:
     at = opened()
     assert_codes(at, tensors.generate(tensors.Generated()))
@@ -573,8 +608,8 @@ def test_key_figures_are_those_of_quantcore() -> None:
     report = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
     values = figures(at)
     assert values["SQNR"] == f"{report.sqnr_db:.2f} dB"
-    assert values["MSE"] == f"{report.mse:.3g}"
-    assert values["max |error|"] == f"{report.max_abs_error:.3g}"
+    assert values["MSE"] == f"{report.mse:.4g}"
+    assert values["max |error|"] == f"{report.max_abs_error:.4g}"
     (body,) = [e.proto.body for e in at.get("html") if "<dl class=" in e.proto.body]
     (sum_,) = re.findall(r"Storage per element: ([\d.]+) for the code \+ ([\d,]+) / ([\d,]+) for scales", body)
     code, shared, elements = (float(n.replace(",", "")) for n in sum_)
@@ -781,6 +816,21 @@ def test_good_link_is_not_complained_about() -> None:
     assert drawn(at).shape == (4, 4)
 
 
+def test_a_link_may_have_the_scheme_as_text() -> None:
+    text = "int3 asymmetric per_group(4, axis=1) min_max torchao"
+    at = opened(scheme=text)
+    assert_clean(at)
+    assert not at.warning
+    assert scheme(at) == text
+    assert "scheme" not in at.query_params  # its controls' own parameters are, and change with them
+    assert (at.query_params["bits"], at.query_params["library"]) == ("3", "torchao")
+    assert scheme(opened(scheme="int3 per_group(4) torchao")).startswith("int3 symmetric per_group(4, axis=1)")
+    wrong = opened(scheme="int99 per_tensor")
+    assert not wrong.exception
+    assert scheme(wrong) == DEFAULT
+    assert any("bits=99 is outside 2..16" in sentence for sentence in said(wrong.error))
+
+
 LIBRARY_LINES = {
     "torchao": "the scale is max|x| / 7.5; no scale is below 2^-126; codes are round(x · (1/s))",
     "aimet.Quantize": "the scale is (7 · d + 8 · d) / 15, where d is the larger of high / 7 and -low / 8",
@@ -932,3 +982,63 @@ def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         ("apply_quietly", "map_data", "report", "trace", "diagnose"), 2
     )
     assert len(set(calls)) == len(calls)
+
+
+def test_all_four_stand_side_by_side_with_the_decimals_of_a_print() -> None:
+    at = opened(dist="normal", shape="4x6", tab="Numbers", table="side by side", rows="1:3")
+    x = tensors.generate(tensors.Generated("normal", (4, 6)))
+    result = qc.apply(x, qc.Scheme.parse(scheme(at)))
+    (table,) = at.dataframe
+    frame = table.value
+    assert frame[["row", "column"]].to_numpy().tolist() == [[row, column] for row in (1, 2) for column in range(6)]
+    shown = {"original": x, "codes": result.codes, "dequantized": result.dequantized, "error": result.error}
+    for name, values in shown.items():
+        np.testing.assert_array_equal(frame[name].to_numpy().reshape(2, 6), np.asarray(values)[1:3])
+    config = json.loads(table.proto.columns)
+    formats = [config[name]["type_config"]["format"] for name in ("original", "dequantized", "error")]
+    assert formats == ["%.4f"] * 3
+
+
+def test_what_is_too_large_for_a_table_is_said() -> None:
+    at = opened(dist="normal", shape="600x700", tab="Numbers", table="side by side")
+    assert_clean(at)
+    assert "Drag a box in a map to see its elements side by side: there are too many for a table." in said(at.caption)
+    assert not at.dataframe
+
+
+def test_the_slice_is_named_above_the_maps_and_the_worst_one_is_a_click_away() -> None:
+    at = opened(dist="normal", shape="2x3x4x5", seed="3")
+    x = tensors.generate(tensors.Generated("normal", (2, 3, 4, 5), 3))
+    error = np.abs(np.asarray(qc.apply(x, qc.Scheme.parse(scheme(at))).error))
+    a, b, *_ = np.unravel_index(error.argmax(), error.shape)
+    assert (a, b) != (0, 0)
+    slices = [text for text in said(at.markdown) if "Slice" in text]
+    assert slices == [":small[Slice **[0, 0, :, :]**, one of 6. The largest |error| is in another.]"]
+    widget(at, "_worst_slice").click().run()
+    assert_clean(at)
+    slices = [text for text in said(at.markdown) if "Slice" in text]
+    assert slices == [f":small[Slice **[{a}, {b}, :, :]**, one of 6; it has the largest |error|.]"]
+    np.testing.assert_array_equal(drawn(at, "x"), x[a, b])
+    at = opened(dist="normal", shape="2x3x4x5", down="0", across="2", at="1, 4")
+    assert [text for text in said(at.markdown) if "Slice **[:, 1, :, 4]**, one of 15" in text]
+    assert not [text for text in said(opened().markdown) if "Slice" in text]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "codes_of", "label"),
+    [
+        ({"group": "2"}, lambda x: [x[:, :2], x[:, 2:]], "Shared by all rows"),
+        ({"group": "3", "group_axis": "0"}, lambda x: [x[:3], x[3:]], "Shared by all columns"),
+    ],
+)
+def test_a_group_may_be_shared_by_all_rows(parameters: dict[str, str], codes_of: Any, label: str) -> None:
+    """As homework has it: each group is quantized by itself, as a whole tensor is."""
+    at = opened(dist="normal", shape="6x4", per="group", group_all="true", **parameters)
+    x = tensors.generate(tensors.Generated("normal", (6, 4)))
+    assert widget(at, "group_all").label == label
+    axis = int(parameters.get("group_axis", 1))
+    wanted = np.concatenate([qc.apply(part, qc.Scheme.parse(DEFAULT)).codes for part in codes_of(x)], axis)
+    np.testing.assert_array_equal(drawn(at), wanted)
+    change(at, "group_all", False)
+    assert scheme(at) == f"int4 symmetric per_group({parameters['group']}, axis={axis}) min_max textbook"
+    assert (drawn(at) != wanted).any()

@@ -170,7 +170,7 @@ def test_a_figure_without_a_value_says_so_and_why(
     cells = re.findall(r'data-tip="([^"]*)"><dt>([^<]*)</dt><dd>([^<]*)', body)
     shown = {label: (value, tip) for tip, label, value in cells}
     assert shown["SQNR"][0] == (sqnr or f"{report.sqnr_db:.2f} dB")
-    assert shown["max |error|"][0] == (largest or f"{report.max_abs_error:.3g}")
+    assert shown["max |error|"][0] == (largest or f"{report.max_abs_error:.4g}")
     for label, name in (("SQNR", "sqnr_db"), ("max |error|", "max_abs_error"), ("MSE", "mse")):
         reason, tip = report.undefined.get(name), shown[label][1]
         assert ("Not defined here" in tip) == (reason is not None)

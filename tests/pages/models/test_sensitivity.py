@@ -16,7 +16,9 @@ import quantcore as qc
 from pages.models.sensitivity import run, views
 from pages.serving import settings
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
+from quantcore.errors import QuantError
 from quantcore.layerwise import plan, sensitivity, trade_off, traits
+from quantcore.recipes import TOOLS, ftype_points, recipe
 
 QUERY = "encoder.layer.0.attention.self.query.weight"
 DENSE = "encoder.layer.0.output.dense.weight"
@@ -67,13 +69,41 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     assert chosen.schemes != plan(step.table, sum(row.elements for row in step.table.ordered)).schemes
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
     assert f"summed error {chosen.error:.4g}" in text
+    assert any("how much the model's output depends on each" in line for line in said(at.caption))
     marked = re.findall(r'class="(qs-chosen |)(qs-taken|)"', picture(at))
     taken = [chosen.schemes[name] == scheme for name in (QUERY, DENSE) for scheme in step.table.schemes]
     assert marked == [("qs-chosen " if i == 1 else "", "qs-taken" if each else "") for i, each in enumerate(taken)]
-    assert [button.proto.label for button in at.get("download_button")][:3] == ["Picture (HTML)", "CSV", "Markdown"]
+    downloads = [button.proto.label for button in at.get("download_button")]
+    assert downloads[downloads.index("Picture (HTML)") :][:3] == ["Picture (HTML)", "CSV", "Markdown"]
     best, uniform = trade_off(step.table).best, trade_off(step.table).uniform
     assert best[0][1] >= best[-1][1] == 0.0
     assert best[0][0] <= min(size for size, _ in uniform.values())
+
+
+def test_a_button_per_tool_has_its_recipe_or_says_what_it_lacks() -> None:
+    texts = ["int8 per_channel(0)", "int4 per_group(32)"]
+    at = opened(ck="example:minilm", sn_more="; ".join(texts), sn_bits="6.0")
+    checkpoint = open_checkpoint(EXAMPLES["minilm"])
+    *_, step = sensitivity(checkpoint, texts)
+    chosen = plan(step.table, 6 / 8 * sum(row.elements for row in step.table.ordered))
+    downloads = {button.proto.label for button in at.get("download_button")}
+    assert downloads & set(TOOLS) == {"compressed-tensors", "torchao", "AutoRound"}
+    text = " ".join(said(at.markdown))
+    for tool in TOOLS.keys() - downloads:
+        with pytest.raises(QuantError) as reason:
+            recipe(chosen, tool, checkpoint, step.table)
+        assert str(reason.value) in text
+
+
+def test_the_file_types_of_llama_cpp_are_in_the_curve() -> None:
+    at = opened(ck="example:minilm", sn_more="gguf.Q5_0; gguf.Q4_K", sn_bits="6.0")
+    *_, step = sensitivity(open_checkpoint(EXAMPLES["minilm"]), ["gguf.Q5_0", "gguf.Q4_K"])
+    points = ftype_points(open_checkpoint(EXAMPLES["minilm"]), step.table)
+    (figure,) = [json.loads(c.proto.spec or c.proto.figure.spec) for c in at.get("plotly_chart")]
+    drawn = {trace["name"]: trace for trace in figure["data"]}
+    assert list(drawn["llama.cpp's file types"]["text"]) == ["Q4_K_M"]
+    assert len(drawn["llama.cpp's file types: sizes alone"]["customdata"]) == len(points) - 1
+    assert "told from headers, without an imatrix" in " ".join(said(at.caption))
 
 
 def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> None:
@@ -89,6 +119,12 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     assert all(kind == sorted(kind) for kind in kinds)
     headings = re.findall(r'class="qs-kind"><th.*?>(.*?)<', picture(at))
     assert len(headings) == len(set(headings)) == len(kinds)
+    assert all(heading.startswith("role not known: ") for heading in headings if "mlp" in heading)
+    (folded,) = [text for text in said(at.markdown) if text.startswith("- ")]
+    vectors = sum(len(tensor.shape) < 2 for tensor in open_checkpoint(EXAMPLES["chgnet"]).tensors.values())
+    assert f"- {vectors} tensors, the first " in folded
+    assert "each is a norm, a bias or another vector" in folded
+    assert folded.count("\n") < 3
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_the_range_of_a_tensor_made_narrower(x, shrink, low, high):
     [("int4", "int4 per_channel(0)", "one scale per row (axis 0)"), ("int4", "int4 per_channel(1)", "one scale per column (axis 1)"),
      ("int4 per_channel(0)", "int4", "one scale for all elements"), ("int4", "int4 per_group(16)", "one scale per 16 elements along axis 1"),
      ("int4", "int4 per_group(2, axis=0)", "one scale per 2 elements along axis 0"),
-     ("int4", "int4 per_block([2, 4])", "one scale per block, per_block([2,4])"),
+     ("int4", "int4 per_block([2, 4])", "one scale per block of 2×4"),
      ("int4", "uint4 asymmetric min_mse", "asymmetric uint4 and the range min_mse"), ("uint4 asymmetric", "int4", "symmetric int4"),
      ("int4", "uint4", "uint4"), ("int4 torchao", "int4", "textbook's arithmetic"), ("int4 scales(int8)", "int4", "float32 scales"),
      ("int4 torchao scales(int8)", "int4 per_channel(0)", "one scale per row (axis 0) and textbook's arithmetic"),

@@ -1,6 +1,7 @@
 """Figures: colors mean what they should, the payload has all numbers, and pages open offline."""
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 
@@ -455,3 +456,16 @@ def test_the_code_of_0_is_the_quietest_color(scheme, theme):
     rgb = [int(v) for v in re.findall(r"\d+", neutral)]
     assert max(rgb) - min(rgb) <= 8
     assert [colors["colorscale"][i][0] for i in (0, -1)] == [0, 1]
+
+
+def test_file_types_without_an_error_stand_at_the_foot_of_the_curve():
+    """On an axis of their own: that of errors is logarithmic and has no foot."""
+    files = {"Q4_K_M": (2e6, 0.5), "Q8_0": (4e6, math.nan), "Q6_K": (4.01e6, math.nan)}
+    made = figures.size_curve([(1e6, 2.0), (5e6, 1.0)], {}, files=files)
+    drawn = {trace.name: trace for trace in made.data}
+    known, others = drawn["llama.cpp's file types"], drawn["llama.cpp's file types: sizes alone"]
+    assert (list(known.x), list(known.y), list(known.text)) == ([2.0], [0.5], ["Q4_K_M"])
+    assert (list(others.x), list(others.text), list(others.customdata)) == ([4.0, 4.01], ["Q8_0", ""], ["Q8_0", "Q6_K"])
+    assert (others.yaxis, made.layout.yaxis2.type, made.layout.yaxis.type) == ("y2", None, "log")
+    low, high = made.layout.yaxis2.range
+    assert all(low < y < high for y in others.y)

@@ -676,10 +676,13 @@ def trials_of(trials, x, *formats):
 
 
 def test_scales_of_percentiles():
-    """They are those of the percentile range setting, for both symmetries, for the tensor and along each axis."""
+    """They are those of the percentile range setting, for both symmetries, for the tensor and along each axis.
+
+    The 99.9th percentile of 9 elements is hardly less than the largest: it is left out.
+    """
     x = torch.randn(6, 9, generator=torch.Generator().manual_seed(2)) + 0.3
     found = trials_of(percentiles, x, INT8, UINT8)
-    assert len(found) == 3 * len(PERCENTILES) * 2 * 2
+    assert len(found) == (7 + 5 + 5) * 2 * 2
     assert {str(t.granularity) for t in found} == {
         str(g) for g in (qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1))
     }

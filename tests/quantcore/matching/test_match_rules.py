@@ -38,6 +38,9 @@ def zero(x, scale, axis=None):
 
 
 SHIFTED, X, ROWS = normal(1, shift=0.3), normal(6), normal(2, (4, 64)) * np.arange(1, 5, dtype=F)[:, None]
+GROUPS = normal(3, (6, 96)).reshape(6, 4, 24) * np.arange(1, 5, dtype=F)[:, None]
+IN_GROUPS = GROUPS.reshape(6, 96)
+STD_OF_GROUPS, OF_GROUPS = GROUPS.std(-1, keepdims=True), width(GROUPS, -1) / 16
 STD, OF_ROWS = ROWS.std(1, keepdims=True), width(ROWS, 1)
 NAMED = {
     "(max - min) / 256": (SHIFTED, codes(SHIFTED, width(SHIFTED) / 256, signed=False, z=zero(SHIFTED, width(SHIFTED) / 256))),
@@ -49,6 +52,12 @@ NAMED = {
     "max|x| / 127, at least 1e-05": (X * F(1e-4), codes(X * F(1e-4), 1e-5)),
     "3 · std(x) / 127 ": (ROWS, codes(ROWS, 3 * STD / 127)),
     "(max - min) / 256 ": (ROWS, codes(ROWS, OF_ROWS / 256, signed=False, z=zero(ROWS, OF_ROWS / 256, 1))),
+    "3 · std(x) / 7": (IN_GROUPS, codes(GROUPS, 3 * STD_OF_GROUPS / 7, 4).reshape(6, 96)),
+    "(max - min) / 16 ": (IN_GROUPS, codes(GROUPS, OF_GROUPS, 4, False, zero(GROUPS, OF_GROUPS, -1)).reshape(6, 96)),
+    "max|x| / 128 ": (IN_GROUPS, codes(GROUPS, largest(GROUPS, -1) / 128, rounded=np.trunc).reshape(6, 96)),
+    "max|x| / 100": (X, codes(X, largest(X) / 100)),
+    "(max - min) / 255 + 1e-08": (X * F(2e-6), codes(X * F(2e-6), width(X * F(2e-6)) / 255 + 1e-8, signed=False, z=zero(X * F(2e-6), width(X * F(2e-6)) / 255 + 1e-8))),
+    "2^-8, a power of two, fixed point Q7.8": (X * 4, codes(X * 4, 2**-8, 16)),
     "power of two, max|x| / 127 rounded up": (ROWS, codes(ROWS, 2 ** np.ceil(np.log2(largest(ROWS, 1) / 127)))),
 }  # fmt: skip
 
@@ -65,10 +74,11 @@ def test_the_rule_of_a_scale_is_named(rule):
     first, said = best(x, given)
     assert first.differing == 0
     assert first.rule == rule.strip()
-    of_rows = x is ROWS
-    assert said.endswith(f"one scale{' per row (axis 0)' * of_rows}: {rule.strip()}.")
+    blocks = " per row (axis 0)" * (x is ROWS) + " per 24 elements along axis 1" * (x is IN_GROUPS)
+    assert said.endswith(f"one scale{blocks}: {rule.strip()}.")
     rounded = {
         "max|x| / 128": "Values are rounded down;",
+        "max|x| / 128 ": "Values are rounded toward zero;",
         "3 · std(x) / 127": "Values are rounded toward zero;",
     }
     assert said.startswith(rounded.get(rule, "All "))
@@ -83,12 +93,64 @@ def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
         == "Values are rounded down; everything else is int8 symmetric, one scale per row (axis 0), with fixed scales."
     )
     allowed = next(
-        text
-        for text in first.explanations
-        if text.startswith("the codes of row 0 (axis 0) allow scales from ")
+        text for text in first.explanations if text.startswith("the codes of row 0 allow scales from ")
     )
     low, high = map(float, allowed.split(" from ")[1].split(" to "))
     assert low < scale[0, 0] < high < low * 1.01
+
+
+def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group():
+    groups = GROUPS[:2]
+    scale = largest(groups, -1) / 7 * np.linspace(0.8, 1.2, 8).reshape(2, 4, 1)
+    first, said = best(groups.reshape(2, 96), codes(groups, scale, 4).reshape(2, 96))
+    assert first.differing == 0
+    assert said.endswith("int4 symmetric, one scale per 24 elements along axis 1, with fixed scales.")
+    (allowed,) = (text for text in first.explanations if text.startswith("the codes of row 0, columns 0–23 "))
+    low, high = map(float, allowed.split(" from ")[1].split(" to "))
+    assert low < scale[0, 0, 0] < high < low * 1.2
+
+
+def test_blocks_of_zeros_have_any_scale():
+    rows = ROWS.copy()
+    rows[2] = 0
+    scale = np.where(rows.any(1, keepdims=True), width(rows, 1) / 256, 1)
+    first, said = best(rows, codes(rows, scale, signed=False, z=zero(rows, scale, 1)))
+    assert said == "All 256 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 256."
+    start = f"the scales, (max - min) / 256 of each row (axis 0), range from {scale[0].item():.7g} to "
+    assert any(text.startswith(start) for text in first.explanations)
+
+
+def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
+    scale = (largest(ROWS, 1) / 127).astype(np.float16).astype(F)
+    first, said = best(ROWS, codes(ROWS, scale))
+    assert first.differing == 0
+    assert "float16" in said
+    assert "percentile" not in str(first.scheme)
+
+
+def test_a_percentile_is_named():
+    scale = np.quantile(np.abs(ROWS), 0.98, axis=1, keepdims=True) / 127
+    said = best(ROWS, codes(ROWS, scale))[1]
+    assert said == (
+        "All 256 integers are int8 symmetric, one scale per row (axis 0), range setting percentile(98)."
+    )
+
+
+def test_the_least_scale_of_a_library_is_told():
+    """A small tensor has 30 codes on both sides, but an int8 format: the scale does not depend on x."""
+    x = X * F(1e-6)
+    given = torch.quantize_per_tensor(torch.from_numpy(x), 2.0**-23, 0, torch.qint8).int_repr()
+    first, said = best(x, given.numpy())
+    assert said == "All 192 integers are int8 symmetric, one scale."
+    assert first.explanations == ("the scale is 1.192093e-07, the least that torch allows",)
+
+
+def test_a_given_scale_may_be_of_an_unusual_group():
+    x = normal(8, (2000,))
+    scale = largest(x.reshape(-1, 25), -1) / F(7)
+    given = codes(x.reshape(-1, 25), scale, 4).reshape(-1)
+    first = qc.match(x, given, scale.reshape(-1)).candidates[0]
+    assert (first.differing, first.scheme.granularity) == (0, qc.PerGroup(25))
 
 
 def test_a_rule_is_not_named_where_it_is_there_by_chance():

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import math
 from functools import cache
 
 import pytest
@@ -10,7 +11,8 @@ from places import ROOT
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.errors import QuantError
-from quantcore.recipes import FTYPES, ftype_file, ftype_size, ftype_types
+from quantcore.layerwise import sensitivity
+from quantcore.recipes import FTYPES, ftype_file, ftype_points, ftype_size, ftype_types
 
 DATA = ROOT / "tests/data/golden/ftypes.json.gz"
 SMALL, REAL = ("llama8", "qwen2_tied", "mixtral8"), ("Llama-3.1-8B", "Mixtral-8x7B", "Qwen3-0.6B")
@@ -137,3 +139,17 @@ def test_an_unknown_option_is_not_ignored():
 
 def test_every_ftype_has_been_compared():
     assert {case["ftype"] for case in golden()["models"]["llama8"]["cases"]} == set(FTYPES)
+
+
+def test_a_file_type_has_an_error_where_its_types_were_measured():
+    minilm = open_checkpoint(EXAMPLES["minilm"])
+    *_, last = sensitivity(minilm, ["gguf.Q5_0", "gguf.Q4_K", "int8 per_channel(0)"])
+    points = ftype_points(minilm, last.table)
+    assert [name for name, (_, error) in points.items() if not math.isnan(error)] == ["Q4_K_M"]
+    rows = last.table.rows
+    query, dense = (rows[f"encoder.layer.0.{name}.weight"] for name in ("attention.self.query", "output.dense"))
+    of_q5_0, of_q4_k = query.cells[0].sse / query.power, dense.cells[1].sse / dense.power
+    assert points["Q4_K_M"][1] == pytest.approx(of_q5_0 + of_q4_k, rel=1e-12)
+    norms_and_biases = 4 * 4 * 384
+    assert points["Q4_K_M"][0] == 384 * 384 * 22 / 32 + 384 * 1536 * 144 / 256 + norms_and_biases
+    assert points["Q8_0"][0] == (384 * 384 + 384 * 1536) * 34 / 32 + norms_and_biases

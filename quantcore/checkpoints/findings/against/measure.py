@@ -170,7 +170,12 @@ class Measure:
         self._near(inner, counted, 2 * limit, (x, y, scale, code), stored, first)
 
     def _near(
-        self, inner: Tensor, errors: Tensor, step: Tensor, values: Sequence[Tensor], stored: Tensor,
+        self,
+        inner: Tensor,
+        errors: Tensor,
+        step: Tensor,
+        values: Sequence[Tensor],
+        stored: Tensor,
         first: int,
     ) -> None:
         """Give the elements near half a step and beyond to the ways of rounding; errors are in steps."""

@@ -197,9 +197,7 @@ def _ends(factors: Tensor) -> dict[str, float]:
     return {"low": float(own.min()), "high": float(own.max())}
 
 
-def _undone(
-    s: Suspect, kind: str, words: str, factor: Tensor, complexity: float, **facts: object
-) -> Cause:
+def _undone(s: Suspect, kind: str, words: str, factor: Tensor, complexity: float, **facts: object) -> Cause:
     """Return what is left with the factors of rows, columns or blocks undone."""
     return s.explained(kind, f"{words}; with these undone", s.multiplied(factor), complexity, **facts)
 

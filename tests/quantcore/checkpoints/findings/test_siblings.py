@@ -489,7 +489,7 @@ def test_print_and_near_names(tmp_path):
     checkpoint = release(
         tmp_path, {"model.layers.0.self_attn.q_proj.weight": torch.ones(2, 2), "b": torch.ones(3)}, {}
     )
-    assert str(checkpoint) == repr(checkpoint) == "<Checkpoint: safetensors, 2 tensors, 28 bytes>"
+    assert str(checkpoint) == repr(checkpoint) == "Checkpoint safetensors · 2 tensors · 28 bytes"
     with pytest.raises(KeyError, match=r"nearest name is .*0\.self_attn\.q_proj\.weight"):
         checkpoint.tensors["model.layers.0.self_attn.q_proj"]
     assert "c" not in checkpoint.tensors

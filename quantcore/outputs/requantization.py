@@ -1,0 +1,140 @@
+"""From an int32 accumulator to the codes of the output: by a float, or by an int32 multiplier and a shift.
+
+Runtimes without fast floats multiply by M = s_x·s_w / s_y as m·2^(shift − 31), and round in one of two ways,
+which differ by at most 1: once, or as gemmlowp does, after the multiplication and again after the shift.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.formats import Format, IntFormat, parse_format
+from quantcore.outputs.matrices import MethodStep
+
+FLOAT, SINGLE, DOUBLE = "float", "single", "double"
+REQUANTIZATIONS = {
+    FLOAT: "float32 multiplication, rounded half to even (onnxruntime)",
+    SINGLE: "int32 multiplier and shift, rounded once, half up (TFLite with single rounding)",
+    DOUBLE: "int32 multiplier and shift, rounded after each (gemmlowp, TFLite by default)",
+}
+_INT32 = (-(1 << 31), (1 << 31) - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Requantized:
+    """The codes of an output.
+
+    ``codes``: of the format's dtype; ``unclamped``: before the format's bounds, int64; ``factor`` and
+    ``shift``: the multiplier as factor·2^(shift − 31), int64, None for ``float``.
+    """
+
+    codes: Tensor
+    unclamped: Tensor
+    multiplier: Tensor
+    factor: Tensor | None
+    shift: Tensor | None
+    steps: tuple[MethodStep, ...]
+
+
+def fixed_point(multiplier: float) -> tuple[int, int]:
+    """Return (factor, shift) with multiplier ≈ factor·2^(shift − 31), 2^30 ≤ factor < 2^31, as TFLite does.
+
+    tensorflow/lite/kernels/internal/quantization_util.cc, QuantizeMultiplier: rounds half away from 0, and
+    multipliers below 2^-32 become 0.
+
+    >>> fixed_point(0.3), fixed_point(1.0)
+    ((1288490189, -1), (1073741824, 1))
+
+    Raises:
+        QuantError: the multiplier is not positive and finite, or is 2^30 or more.
+    """
+    if not (multiplier > 0 and math.isfinite(multiplier)):
+        raise QuantError(f"The multiplier must be positive and finite, not {multiplier:g}.")
+    fraction, shift = math.frexp(multiplier)
+    factor = math.floor(fraction * (1 << 31) + 0.5)
+    if factor == 1 << 31:
+        factor, shift = factor // 2, shift + 1
+    if shift < -31:
+        return 0, 0
+    if shift > 30:
+        raise QuantError(f"The multiplier {multiplier:g} is 2^30 or more; choose a larger output scale.")
+    return factor, shift
+
+
+def requantize(
+    accumulator: Any, multiplier: Any, zero_point: int, fmt: Format | str, how: str = FLOAT
+) -> Requantized:
+    """Return clamp(round(multiplier·accumulator) + zero_point), rounded as a runtime does.
+
+    Args:
+        accumulator: int32 [tokens, out].
+        multiplier: s_x·s_w / s_y: one number, or one per output or token, to broadcast.
+        fmt: an integer format of the output.
+        how: one of `REQUANTIZATIONS`.
+
+    >>> [requantize([[-5]], 0.25, 0, "int8", how).codes.item() for how in REQUANTIZATIONS]
+    [-1, -1, -1]
+    >>> [requantize([[10]], 0.25, 0, "int8", how).codes.item() for how in REQUANTIZATIONS]  # a tie
+    [2, 3, 3]
+
+    Raises:
+        QuantError: the format is not an integer format, ``how`` is unknown, the accumulator does not fit in
+            32 bits, or a multiplier can't be represented.
+    """
+    fmt = parse_format(fmt) if isinstance(fmt, str) else fmt
+    if not isinstance(fmt, IntFormat):
+        raise QuantError(f"Accumulators are requantized to integers, not to {fmt}; choose int8 or uint8.")
+    if how not in REQUANTIZATIONS:
+        raise QuantError(f"There is no requantization {how!r}; choose one of {', '.join(REQUANTIZATIONS)}.")
+    sums = torch.as_tensor(accumulator).to(torch.int64)
+    if sums.numel() and not _INT32[0] <= int(sums.min()) <= int(sums.max()) <= _INT32[1]:
+        raise QuantError("An accumulator does not fit in 32 bits; give them as they are after the overflow.")
+    real = torch.as_tensor(multiplier, dtype=torch.float64)
+    if how == FLOAT:
+        factor = shift = None
+        narrow = real.to(torch.float32)
+        scaled = sums.to(torch.float32) * narrow
+        # the bounds of int32 in float32: a larger number has no int64 and is clamped anyway
+        rounded = scaled.round().clamp(-(2.0**40), 2.0**40).to(torch.int64)
+    else:
+        pairs = torch.tensor([fixed_point(float(m)) for m in real.reshape(-1)], dtype=torch.int64)
+        factor, shift = (pairs[:, i].reshape(real.shape) for i in (0, 1))
+        rounded = (_once if how == SINGLE else _twice)(sums, factor, shift)
+    unclamped = rounded + zero_point
+    codes = unclamped.clamp(fmt.qmin, fmt.qmax).to(fmt.dtype)
+    steps = (
+        MethodStep("accumulator", "Σ (q_x − z_x)·(q_w − z_w) + bias", sums),
+        MethodStep("scaled", REQUANTIZATIONS[how], rounded),
+        MethodStep("codes", f"+ {zero_point}, clamped to {fmt.qmin}..{fmt.qmax}", codes),
+    )
+    return Requantized(codes, unclamped, real, factor, shift, steps)
+
+
+def _once(sums: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
+    """Return sums·factor·2^(shift − 31), rounded half up."""
+    right = 31 - shift
+    return (sums * factor + (torch.ones_like(right) << (right - 1))) >> right
+
+
+def _twice(sums: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
+    """Return the same, rounded half up to units of 2^-shift, and half away from 0 by the shift.
+
+    gemmlowp, fixedpoint/fixedpoint.h: SaturatingRoundingDoublingHighMul and RoundingDivideByPOT.
+    """
+    shifted = sums << shift.clamp(min=0)
+    if shifted.numel() and not _INT32[0] <= int(shifted.min()) <= int(shifted.max()) <= _INT32[1]:
+        raise QuantError(
+            "The accumulator times a multiplier above 1 leaves 32 bits before it is rounded; choose a larger "
+            "output scale."
+        )
+    # a nudge of 2^30, one less for negative products, and division that truncates
+    product = shifted * factor
+    nudge = torch.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    high = torch.div(product + nudge, 1 << 31, rounding_mode="trunc")
+    right = (-shift).clamp(min=0)
+    mask = (torch.ones_like(right) << right) - 1
+    return (high >> right) + ((high & mask) > (mask >> 1) + (high < 0).to(torch.int64)).to(torch.int64)
