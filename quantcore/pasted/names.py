@@ -72,7 +72,6 @@ _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.s
 _KEYWORDS = """
     dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation
     method unbiased correction ddof ord p k dtype start_dim shape size descending steps num right side
-    fill_value
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 
@@ -140,12 +139,16 @@ def _tensor(value: Any, dtype: Any = None) -> Tensor:
     return found.to(dtype or found.dtype)
 
 
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
 def _view(x: Tensor, *args: Any) -> Tensor:
     """Return a tensor in another shape, or its bytes in another type of the same size."""
     kind = args[0] if args else None
     if not isinstance(kind, torch.dtype):
         return x.reshape(*args)
-    require(kind.itemsize == x.dtype.itemsize, "bytes are read here as a type of another size")
+    plain = kind.itemsize == x.dtype.itemsize and (kind.is_floating_point or kind in _INTEGERS)
+    require(plain, "bytes are read here as a type of another size or kind")
     return x.view(kind)
 
 

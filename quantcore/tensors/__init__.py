@@ -31,7 +31,7 @@ from quantcore.tensors.limits import (
     MAX_TEXT_CHARS,
     MAX_TEXT_FILE_BYTES,
 )
-from quantcore.tensors.link import decode, encode, fits_link
+from quantcore.tensors.link import decode, decode_text, encode, encode_text, fits_link
 from quantcore.tensors.text.found import PastedTensor
 from quantcore.tensors.text.literals import (
     READABLE,
@@ -77,7 +77,9 @@ __all__ = [
     "check_shape",
     "content_hash",
     "decode",
+    "decode_text",
     "encode",
+    "encode_text",
     "first_weight",
     "fits_link",
     "generate",
