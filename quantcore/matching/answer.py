@@ -8,7 +8,7 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, shared_by
 from quantcore.matching.record import Candidate, few, precisions
 from quantcore.notation import write_call
-from quantcore.range_setting import Percentile
+from quantcore.range_setting import HalfQuadratic, Percentile
 from quantcore.scheme import Scheme
 from quantcore.wording import count, joined, sentence
 
@@ -92,8 +92,8 @@ def rules(scheme: Scheme, rank: int, rule: str = "") -> str:
     """
     fixed = f": {rule}" if rule else ", with fixed scales"
     known = fixed if scheme.range_setting.gives_parameters else ""
-    clipped = isinstance(scheme.range_setting, Percentile)
-    setting = f", range setting {write_call(scheme.range_setting)}" if clipped else ""
+    chosen = isinstance(scheme.range_setting, Percentile | HalfQuadratic)
+    setting = f", range setting {write_call(scheme.range_setting)}" if chosen else ""
     return f"{_codes(scheme)}, {_scales(scheme.granularity, rank)}{known}{setting}"
 
 

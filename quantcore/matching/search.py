@@ -29,6 +29,7 @@ from quantcore.matching.hypotheses.mistaken_scales import (
     sortable,
     tried,
 )
+from quantcore.matching.hypotheses.moved_zero_points import moved
 from quantcore.matching.hypotheses.named_scales import block_fits, named, worked_out
 from quantcore.matching.hypotheses.narrowed import Narrowed
 from quantcore.matching.hypotheses.sample import by_range, swapped_axes, with_given_scale
@@ -145,7 +146,7 @@ class _Search:
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [SearchTask(every, self.readings)]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
-            ("gguf's formats", lambda: [self._evaluate_presets]),
+            ("gguf's formats and hqq's search", lambda: [self._evaluate_presets, self._moved]),
             ("other group sizes", self._other_groups),
             ("another middle of unsigned codes", self._below_middle),
             ("rules of the scale", lambda: self._sorted(self._named)),
@@ -333,6 +334,11 @@ class _Search:
                 self.tried += 1
                 self.evaluator.evaluate_preset(scheme)
         yield from ()
+
+    def _moved(self, limit: float) -> Iterator[Hypothesis]:
+        for found in moved(self.evaluator.x, self.space.every, self.readings[0]):
+            self.tried += 1
+            yield found
 
     def _with_narrower(self, reading: GivenCodes) -> GivenCodes:
         """Return the reading, plus common formats that its codes exceed, as unclamped codes do."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, Convention
+from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity
 from quantcore.matching.hypotheses.corruption import OVERFLOWS, ZERO_POINTS, Corruption, changed
@@ -23,25 +23,21 @@ from quantcore.matching.hypotheses.sample import (
 )
 from quantcore.mistakes import IN_CODES, Kinds, codes_of_values
 from quantcore.qparams import QParams
-from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
+from quantcore.scheme import PRESETS, Scheme, unsupported_format, unsupported_reason
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities kept per convention and format if none fits
 # `Hypothesis.doubt` of a scale that no library computes: by a rule that the codes leave little doubt about, a
 # number that a person would write, an unusual percentile, any other number derived from the codes
 NAMED, WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3, 4
-_PRECISIONS = ("scale_precision", "coding_dtype")
-_INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
-# and calls whose arithmetic in half precision is their own, though in float32 it is that of another
-_INTEGERS_IN_HALF = (
-    *_INTEGER_CONVENTIONS,
-    *(
-        record
-        for record in CONVENTIONS.values()
-        if record.preset_only
-        and "int" in record.formats
-        and any(at == "bfloat16" and what in _PRECISIONS for at, what, _ in record.variants)
-    ),
+# Those of calls that only presets use, too, unless scales are quantized as well
+_SEARCHED = tuple(
+    dict.fromkeys(
+        (
+            *INTEGER_CONVENTIONS.values(),
+            *(s.convention for s in PRESETS.values() if isinstance(s.format, IntFormat) and not s.scales),
+        )
+    )
 )
 
 
@@ -111,8 +107,7 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
     for symmetric in task.source.symmetries(fmt):
         for sample in task.source.samples if symmetric in task.symmetries else ():
             known: dict[Any, dict[tuple[int, Kinds], Counts]] = {}
-            every = _INTEGER_CONVENTIONS if sample.dtype == torch.float32 else _INTEGERS_IN_HALF
-            for convention in task.conventions or every:
+            for convention in task.conventions or _SEARCHED:
                 supported = _Supported(
                     task.source, sample, Scheme(fmt, symmetric, convention=convention), shape
                 )

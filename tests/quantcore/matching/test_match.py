@@ -9,12 +9,14 @@ import pytest
 import torch
 from grid import for_each
 from parts import some
+from places import GOLDEN
 
 import quantcore as qc
 from quantcore.matching import (
     Corruption,
     Reinterpreted,
     Transposed,
+    answer,
     match,
     match_steps,
     nearest,
@@ -25,6 +27,7 @@ from quantcore.matching.hypotheses.sample import by_range
 from quantcore.matching.hypotheses.scoring import SearchTask, score
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.search import _Search
+from quantcore.range_setting import HalfQuadratic
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 PER_LIBRARY = 8
@@ -72,6 +75,40 @@ def test_library_is_found_again(case):
     for candidate in found.exact:
         for scheme in candidate.schemes:
             np.testing.assert_array_equal(reproduce(x, scheme, candidate.corruption).numpy(), codes)
+
+
+@for_each("name", ("relu16x64.4", "relu16x64.2"))
+def test_a_zero_point_that_hqq_moved_is_found_again(name):
+    with np.load(GOLDEN / "ranges.npz", allow_pickle=False) as recorded_ranges:
+        x, codes = recorded_ranges[f"x.{name[:-2]}"], recorded_ranges[f"hqq.{name}.codes"]
+    best = match(x, codes).candidates[0]
+    assert (best.differing, bool(best.corruption)) == (0, False)
+    assert isinstance(best.scheme.range_setting, HalfQuadratic)
+    bits = name[-1]
+    assert answer(best, x.size, 2) == (
+        f"All 1,024 integers are uint{bits} asymmetric, one scale per 32 elements along axis 1, "
+        "range setting half_quadratic."
+    )
+
+
+def test_calls_of_presets_are_found_in_other_groups_than_theirs():
+    """optimum-quanto's float shift, and MatMulNBits, whose end of the largest magnitude gets the lowest code."""
+    x = np.random.default_rng(5).normal(1, 1, (32, 16)).astype(np.float32)
+    groups = x.reshape(32, 2, 8)
+    low, high = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
+    shifted = np.round((groups - low) / ((high - low) / np.float32(15))).reshape(x.shape)
+    of_columns = x.reshape(2, 16, 16)
+    largest = np.abs(of_columns).argmax(1, keepdims=True)
+    scale = np.take_along_axis(of_columns, largest, 1) / np.float32(-8)
+    inverse = np.float32(1) / scale
+    from_end = np.clip(np.floor(of_columns * inverse + np.float32(8.5)), 0, 15).reshape(x.shape)
+    for codes, name, granularity in (
+        (shifted, "quanto.affine", qc.PerGroup(8)),
+        (from_end, "onnxruntime.MatMulNBits", qc.PerGroup(16, 0)),
+    ):
+        (found,) = (c for c in match(x, codes.astype(int)).exact[:1])
+        every = {(s.convention.name, s.granularity) for s in found.schemes}
+        assert (name, granularity) in every, every
 
 
 def test_every_library_has_cases():
@@ -144,7 +181,9 @@ def test_transposed_and_read_as_unsigned():
     found_with(found, scheme, "transposed, signed 8-bit codes read as unsigned")
 
 
-@pytest.mark.parametrize("text", some([SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"], 2))
+@pytest.mark.parametrize(
+    "text", some([SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"], 2)
+)
 def test_wrapped(text):
     """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
     scheme = qc.Scheme.parse(text)
@@ -418,7 +457,8 @@ def preset_evaluator(x, codes, scale=None):
 
 
 @pytest.mark.parametrize(
-    ("shape", "name"), [((256,), "gguf.Q4_K"), ((3, 512), "gguf.Q4_0"), ((2, 2, 256), "gguf.Q6_K"), ((70, 256), "gguf.Q8_0")]
+    ("shape", "name"),
+    [((256,), "gguf.Q4_K"), ((3, 512), "gguf.Q4_0"), ((2, 2, 256), "gguf.Q6_K"), ((70, 256), "gguf.Q8_0")],
 )
 def test_a_preset_with_several_scales_counts_if_it_gives_every_code(shape, name):
     """The last shape has more rows than are compared first."""
@@ -480,12 +520,19 @@ def test_every_preset_of_gguf_that_has_the_codes_is_tried_once(most):
     x, codes = torch.linspace(-1, 1, 512).reshape(2, 256), torch.arange(512).reshape(2, 256) % (most + 1)
     search = _Search(Evaluator(x, codes.to(torch.int32), None, None, [qc.PerTensor()]))
     assert list(search._evaluate_presets(2.0)) == []
-    assert search.tried == sum(name.startswith("gguf.") and p.format.qmin <= 0 and p.format.qmax >= most for name, p in qc.PRESETS.items())
+    assert search.tried == sum(
+        name.startswith("gguf.") and p.format.qmin <= 0 and p.format.qmax >= most
+        for name, p in qc.PRESETS.items()
+    )
 
 
-@pytest.mark.parametrize(("x", "codes"), [(3.0, 5), ([[0.1, 0.7, -0.3]], [[3], [-5], [7]]), ([math.nan, 1.0], [9, 5])])
+@pytest.mark.parametrize(
+    ("x", "codes"), [(3.0, 5), ([[0.1, 0.7, -0.3]], [[3], [-5], [7]]), ([math.nan, 1.0], [9, 5])]
+)
 def test_presets_are_not_tried_on_what_they_do_not_suit(x, codes):
     """One number, codes in another shape, and NaN."""
-    search = _Search(Evaluator(torch.tensor(x), torch.tensor(codes, dtype=torch.int32), None, None, [qc.PerTensor()]))
+    search = _Search(
+        Evaluator(torch.tensor(x), torch.tensor(codes, dtype=torch.int32), None, None, [qc.PerTensor()])
+    )
     assert list(search._evaluate_presets(2.0)) == []
     assert (search.tried, search.evaluator.evaluations) == (0, [])

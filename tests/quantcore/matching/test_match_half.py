@@ -20,8 +20,6 @@ def _is_searched(case):
         return False
     if not isinstance(scheme.format, qc.IntFormat) or scheme.range_setting != qc.MinMax():
         return False
-    if case["variant"] == "matmul_nbits":  # of presets alone, which Match does not try
-        return False
     return "codes" in case["arrays"] and not np.isin(half.recorded(case, "codes"), half.NO_INTEGER).any()
 
 
