@@ -1,6 +1,5 @@
 """Where tensors come from: pasted text, a distribution and a seed, examples, files, and links."""
 
-from quantcore.tensors.collection import uncollected
 from quantcore.tensors.content import content_hash
 from quantcore.tensors.dtypes import DTYPES, HALF, Conversion, as_numpy, rounded_to
 from quantcore.tensors.examples import EXAMPLES, Example
@@ -96,5 +95,4 @@ __all__ = [
     "read_safetensors_header",
     "read_tensor",
     "rounded_to",
-    "uncollected",
 ]
