@@ -126,7 +126,7 @@ def servers(goal: Goal) -> Iterator[tuple[str, list[int]]]:
                     [replica.process.pid for replica in replicas if replica.process],
                 )
         else:
-            with serve(Path(folder)) as server:
+            with serve(Path(folder), QUANTSCOPE_WARM_UP="all") as server:
                 server.await_warm()
                 yield server.host, [server.process.pid]
 

@@ -13,6 +13,7 @@ import streamlit as st
 
 from pages.browser import scripts
 from pages.learn import frame
+from pages.maps import live
 from pages.registry import FREE_TEXT, KEYS, PAGES, REQUIRED
 from pages.serving import warm
 from pages.shared import identity, large
@@ -23,6 +24,7 @@ from pages.sidebar import brought, sidebar
 
 NAVIGATION = "_navigation"
 
+live.give_way()
 identity.configure()
 warm.one_thread()
 # Made once per session: each page looks its script up in the file system

@@ -30,6 +30,7 @@ _SCRIPT = "\n".join(
         "tabs.js",
         "sheet.js",
         "paste.js",
+        "granularity.js",
         "plotly.js",
         "picture.js",
     )

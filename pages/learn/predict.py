@@ -159,11 +159,12 @@ with words:
                              help="Everyone with the same seed gets the same tensor")  # fmt: skip
     row = right.number_input("Row", 0, None, 0, key="learn_predict_row", bind="query-params")
     st.button("New tensor", on_click=next_seed, disabled=mine, key="learn_predict_fresh", width="stretch")
-if chosen := views.yours():
-    tensor, scheme = chosen
+if chosen := views.yours() if mine else views.your_scheme():
     try:
-        if not mine:
-            tensor, scheme = material.exercise(int(seed), scheme, step)
+        # a practice tensor needs none of the visitor's
+        tensor, scheme = (
+            material.exercise(int(seed), chosen, step) if isinstance(chosen, qc.Scheme) else chosen
+        )
         result = cache.result(tensor, scheme)
         plane = result.x.reshape(-1, tensor.shape[-1] if tensor.shape else 1).numpy()
         rows = len(plane)

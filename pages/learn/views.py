@@ -28,6 +28,15 @@ BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
+def your_scheme() -> qc.Scheme | None:
+    """Return the visitor's scheme, for a practice tensor; None if it is invalid, which a message says."""
+    chosen = selection.get()
+    if chosen.scheme is None:
+        for problem in chosen.problems:
+            messages.error(problem)
+    return chosen.scheme
+
+
 def yours() -> tuple[PageTensor, qc.Scheme] | None:
     """Return the visitor's tensor and scheme; None if one is missing, which a message then explains."""
     chosen = selection.get()

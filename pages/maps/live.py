@@ -7,6 +7,7 @@ seen.
 
 import asyncio
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import streamlit as st
 from anyio import CapacityLimiter, to_thread
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -32,6 +34,8 @@ from quantcore.diagnosis import Box
 PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
 _KEY = "_live"
+_WAY = 0.15  # seconds that a run gives way to a picture at most
+_REMEMBERED = 1_000_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
 
 
@@ -113,6 +117,8 @@ class LiveMaps:
     Attributes:
         token: names them in a request, and nobody can guess it.
         newest: number of the newest request; earlier ones that still wait are not answered.
+        idle: whether no request is under way.
+        answers: to what was asked since the latest run, with what the pointer may ask for then.
     """
 
     view: LiveView
@@ -121,6 +127,23 @@ class LiveMaps:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     newest: int = 0
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    idle: threading.Event = field(default_factory=threading.Event)
+    answers: dict[str, tuple[bytes, arithmetic.ShownTensor | None]] = field(default_factory=dict)
+
+    def show(self, view: LiveView, current: Current) -> None:
+        """Take over what a run shows."""
+        self.view, self.current, self.answers = view, current, {}
+
+    def answer(self, values: Mapping[str, str], held: str) -> bytes:
+        """Return as `content`, which is remembered: a hand goes to and fro."""
+        asked, answers = f"{sorted(values.items())} {held}", self.answers
+        if asked not in answers:
+            found = self.content(values, held)
+            if sum(len(other) for other, _ in answers.values()) > _REMEMBERED:
+                answers.clear()
+            answers[asked] = found, self.pointer.shown
+        found, self.pointer.shown = answers[asked]
+        return found
 
     def content(self, values: Mapping[str, str], held: str) -> bytes:
         """Return the picture with the controls at these values, and what else of the page follows.
@@ -162,8 +185,9 @@ def offer(view: LiveView, current: Current) -> dict[str, Any] | None:
     held: LiveMaps | None = st.session_state.get(_KEY)
     if held is None:
         st.session_state[_KEY] = held = LiveMaps(view, current, arithmetic.offer())
+        held.idle.set()
         _live[held.token] = held
-    held.view, held.current = view, current
+    held.show(view, current)
     need = int(needs.of(current.scheme, current.tensor.shape) * current.tensor.nbytes)
     at_once = turn.GATE.kind(need) is WorkKind.SMALL
     return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": dict(current.controls)}
@@ -178,13 +202,33 @@ async def respond(request: Request) -> Response:
     if maps is None:
         return Response(status_code=204)
     maps.newest = mine = maps.newest + 1
-    values = dict(request.query_params)
+    maps.idle.clear()
+    try:
+        answer = await _answer(maps, mine, dict(request.query_params))
+    except BaseException:
+        maps.idle.set()
+        raise
+    if mine == maps.newest:
+        answer.background = BackgroundTask(maps.idle.set)  # once it is sent
+    return answer
+
+
+async def _answer(maps: LiveMaps, mine: int, values: dict[str, str]) -> Response:
     async with maps.one_at_a_time:
         if mine != maps.newest:
             return Response(status_code=204)
         try:
-            found = await to_thread.run_sync(maps.content, values, values.pop(HELD, ""), limiter=_AT_ONCE)
+            found = await to_thread.run_sync(maps.answer, values, values.pop(HELD, ""), limiter=_AT_ONCE)
         except qc.QuantError as error:
             return PlainTextResponse(str(error), 400)
     headers = {"cache-control": "no-store"}
     return Response(found, media_type="application/octet-stream", headers=headers)
+
+
+def give_way() -> None:
+    """Wait for a picture that this session's browser has asked for, so that the run that follows it does not
+    compete with it: a key on a slider asks for both.
+    """
+    held: LiveMaps | None = st.session_state.get(_KEY)
+    if held is not None:
+        held.idle.wait(_WAY)

@@ -142,3 +142,20 @@ def test_a_phone_shows_the_arithmetic_of_a_cell_in_a_sheet(app: Any) -> None:
     )
     app.page.locator(".qs-steps button").click()
     expect(app.page.locator(".qs-steps")).to_be_hidden()
+
+
+@pytest.mark.slow  # the names alone are enough to choose
+def test_names_of_granularities_have_pictures(app: Any) -> None:
+    app.open(per="group")
+    field, drawn = app.input("per"), "e => getComputedStyle(e, '::before').backgroundImage"
+    field.scroll_into_view_if_needed()
+    own = field.locator("xpath=..").evaluate(drawn)
+    app.rest()
+    field.click()
+    options = app.page.get_by_role("option")
+    expect(options).to_have_text(["tensor", "channel", "group", "flat group", "block"])
+    app.wait("document.querySelectorAll('[role=option][data-per]').length === 5")
+    pictures = [option.locator("> div").evaluate(drawn) for option in options.all()]
+    assert all(picture.startswith('url("data:image/svg') for picture in pictures)
+    assert len(set(pictures)) == 5
+    assert own == pictures[2]

@@ -52,7 +52,7 @@ _SMALL_BYTES = 64_000_000  # for the results of all other tensors
 _SHARED, _MOST_SHARED = "_shared_records", 4  # records of a kind that a visitor keeps
 _RECORDS = 32_000  # bytes; roughly what a small tensor's result takes without arrays of the tensor's size
 
-_small = ByteCache(lambda: _SMALL_BYTES, entries=300)
+_small = ByteCache(lambda: _SMALL_BYTES, entries=2000)
 _large = ByteCache(turn.GATE.idle_bytes, turn.GATE.in_work, entries=300)
 turn.GATE.on_change.append(_large.make_room)
 

@@ -123,9 +123,17 @@ def test_tensors_of_every_shape(name: str, step: str, more: dict[str, str], tens
 
 @pytest.mark.parametrize("name", ["scale", "zero_point", "predict"])
 def test_without_a_tensor_the_page_says_what_to_do(name: str) -> None:
-    at = opened(name, "" if name == "predict" else "yours", src="paste")
+    more = {"learn_predict_mine": "true"} if name == "predict" else {}
+    at = opened(name, "" if name == "predict" else "yours", src="paste", **more)
     assert not at.exception
     assert "There is no tensor yet" in said(at.info)[0]
+
+
+def test_a_practice_tensor_needs_no_tensor_of_the_visitor() -> None:
+    fields = [opened("predict", **link).text_input for link in ({}, {"src": "paste"})]
+    asked = [[e.key for e in each if str(e.key).startswith("learn_predict_answer_")] for each in fields]
+    assert asked[0] == asked[1] != []
+    assert_clean(opened("predict", src="paste"))
 
 
 @for_each("name", LESSONS)

@@ -6,6 +6,8 @@ import gc
 import html
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -54,7 +56,16 @@ def request(address: str, **values: object) -> Request:
 
 
 def ask(address: str, **values: object) -> Response:
-    return finish(live.respond(request(address, **values)))
+    async def sent_whole() -> Response:
+        asked = request(address, **values)
+        answer = await live.respond(asked)
+        await answer(asked.scope, asked.receive, nowhere)  # what follows an answer follows once it is sent
+        return answer
+
+    async def nowhere(message: Any) -> None:
+        pass
+
+    return finish(sent_whole())
 
 
 def read(answer: Response) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -168,6 +179,34 @@ def test_of_requests_that_wait_only_the_newest_is_answered() -> None:
         return [answer.status_code for answer in await asyncio.gather(*asked)]
 
     assert finish(together()) == [200, 204, 204, 200]
+
+
+def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = opened()
+    address = sent(at)["live"]["at"]
+    begun, way, order, make = threading.Event(), threading.Event(), list[str](), live.LiveView.picture
+
+    def slow(view: live.LiveView, tensor: Any, scheme: qc.Scheme, *more: Any) -> Any:
+        if scheme.format.bits == 9:
+            begun.set()
+            assert way.wait(60)
+        order.append(str(scheme.format))
+        return make(view, tensor, scheme, *more)
+
+    monkeypatch.setattr(live.LiveView, "picture", slow)
+    monkeypatch.setattr(live, "_WAY", 60.0)
+    give_way = live.give_way
+    monkeypatch.setattr(
+        live, "give_way", lambda: (way.set(), give_way())
+    )  # when a run asks whether it may go
+    with ThreadPoolExecutor(1) as browser:
+        picture = browser.submit(ask, address, bits=9)
+        assert begun.wait(60)
+        change(at, "bits", 3)
+        assert picture.result().status_code == 200
+    assert order == ["int9", "int3"]
+    change(at, "bits", 4)
+    assert order == ["int9", "int3", "int4"]
 
 
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
