@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.packing import high_first, padded, parts
-from quantcore.checkpoints.protocol.config import FROM_HIDDEN, LENGTHS, Config, hidden_size, integer, section
+from quantcore.checkpoints.protocol.config import FROM_HIDDEN, LENGTHS, Config, hidden_size, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, Reshaped
 from quantcore.checkpoints.protocol.layout import Layout

@@ -11,7 +11,13 @@ from suspects import of_layers, weight
 
 from quantcore.checkpoints.findings.against.judge import cause_of, cause_of_places
 from quantcore.checkpoints.findings.against.orders import groups_in_another_order
-from quantcore.checkpoints.findings.shared import of_constants, of_flat, of_magnitudes, of_signs, of_transposes
+from quantcore.checkpoints.findings.shared import (
+    of_constants,
+    of_flat,
+    of_magnitudes,
+    of_signs,
+    of_transposes,
+)
 from quantcore.checkpoints.findings.stored import Flat
 
 NAMES = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(5)]
