@@ -133,8 +133,8 @@ def of_signs(means: Mapping[str, float]) -> Iterator[CheckpointFinding]:
     if len(means) < SIBLINGS or min(map(abs, means.values())) < _ONE_SIDED:
         return
     words = (
-        "{has} values on one side of 0: their mean is {share:%} of their RMS. Matrices of models have as many "
-        "on the other side; the negative codes or the zero points may be lost in all layers."
+        "{has} values on one side of 0: their mean is {share:%} of their RMS. Matrices of models have as "
+        "many on the other side; the negative codes or the zero points may be lost in all layers."
     )
     for name, share in means.items():
         yield warning(name, "one_sided", words, share=share)
