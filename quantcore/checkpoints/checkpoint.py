@@ -39,7 +39,8 @@ class Checkpoint(Displayed):
     ``tensors``: by logical name;
     ``problems``: what is wrong with its files;
     ``counter``: counts the bytes read so far;
-    ``release``: its stored tensors, configs and metadata.
+    ``release``: its stored tensors, configs and metadata;
+    ``address``: where another process can open it; empty if its files are in memory.
     """
 
     format: str
@@ -48,6 +49,7 @@ class Checkpoint(Displayed):
     problems: tuple[Problem, ...]
     counter: ByteCounter
     release: Release
+    address: str = ""
 
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in]."""
@@ -89,14 +91,15 @@ def open_checkpoint(
             single shards or weights are listed in `Checkpoint.problems` instead.
     """
     folder, name = (address, name) if isinstance(address, Folder) else locate(address)
-    return assemble(read_headers(folder, name, progress), folder.counter)
+    return assemble(read_headers(folder, name, progress), folder.counter, folder.place(name))
 
 
-def assemble(headers: Headers, counter: ByteCounter) -> Checkpoint:
+def assemble(headers: Headers, counter: ByteCounter, address: str = "") -> Checkpoint:
     """Return the checkpoint of headers that have been read, here or in another process.
 
     Args:
         counter: counts the bytes read from its files.
+        address: as in `Checkpoint`.
 
     Raises:
         QuantError: the headers can't be used together.
@@ -122,6 +125,7 @@ def assemble(headers: Headers, counter: ByteCounter) -> Checkpoint:
         (*headers.problems, *duplicates, *refused),
         counter,
         release,
+        address,
     )
 
 

@@ -2,10 +2,11 @@
 
 from quantcore.layerwise import command
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
+from quantcore.layerwise.cluster import connect
 from quantcore.layerwise.effects import SCORES
 from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.inputs import Collected, LayerInputs, collect
-from quantcore.layerwise.measure import WHOLE, dtype_of, estimated, measured, rows_together
+from quantcore.layerwise.measure import WHOLE, dtype_of, measured, rows_together
 from quantcore.layerwise.plan import (
     AS_STORED,
     ERRORS,
@@ -23,13 +24,14 @@ from quantcore.layerwise.plan import (
 from quantcore.layerwise.printed import not_measured
 from quantcore.layerwise.roles import Traits, group_of, kind_of, traits
 from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
-from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_harm, merged
+from quantcore.layerwise.sample import estimated
+from quantcore.layerwise.table import Effect, Table, WeightError, WeightRow, by_harm
 
 __all__ = [
     "Allocation", "AS_STORED", "bit_budget", "budget_curve", "by_harm", "check_error", "check_size",
-    "collect", "Collected", "command", "dtype_of", "Effect", "ERRORS", "error_of", "estimated",
-    "group_of", "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured", "merged", "minimum_of",
-    "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES", "sensitivity",
-    "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL", "WeightError",
-    "WeightRow", "WHOLE",
+    "collect", "Collected", "command", "connect", "dtype_of", "Effect", "ERRORS", "error_of",
+    "estimated", "group_of", "groups_of", "Imatrix", "kind_of", "LayerInputs", "LOCAL", "measured",
+    "minimum_of", "not_measured", "outline", "Plan", "plan", "rows_together", "schemes_of", "SCORES",
+    "sensitivity", "SensitivityStep", "Table", "trade_off", "TradeOff", "Traits", "traits", "USUAL",
+    "WeightError", "WeightRow", "WHOLE",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,12 @@ import torch
 from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
+from quantcore.layerwise.cluster import connect
 from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.plan import ERRORS, LOCAL, Plan, check_error, check_size, minimum_of, plan
 from quantcore.layerwise.printed import by_layer, not_measured
 from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
-from quantcore.layerwise.table import Table, by_harm, merged
+from quantcore.layerwise.table import Table, by_harm
 from quantcore.wording import count, megabytes, short
 
 Measuring = TypeVar("Measuring", bound=Any)  # a step with ``done`` and ``total``, in bytes
@@ -41,8 +43,7 @@ examples:
 --csv errors.csv
   python -m quantcore sensitivity path/to/model --imatrix model.imatrix --error output --size 4.2GB \
 --html errors.html
-  python -m quantcore sensitivity path/to/model --part 1/2 --json first.json
-  python -m quantcore sensitivity path/to/model --merge first.json second.json --bits 4.5
+  python -m quantcore sensitivity /shared/model --scheduler tcp://10.0.0.1:8786 --json errors.json --bits 4.5
 """
 
 
@@ -60,9 +61,8 @@ _HELP = {
     "--html": "write a picture of all weights and schemes",
     "--resume": "continue with what FILE of --json holds, if there is one",
     "--sample": "first print estimates of the SQNR from some rows of each weight, with 95 %% intervals",
-    "--part": "measure only part I of N",
-    "--merge": "read what these files of --json hold instead of measuring",
     "--threads": "number of threads (default: one per core)",
+    "--scheduler": "measure at the workers of this Dask scheduler, all of which see PATH, such as tcp://HOST:8786",
 }
 
 
@@ -95,16 +95,15 @@ def add_parser(commands: Any, threads: int) -> None:
     add("--html", metavar="FILE")
     add("--resume", action="store_true")
     add("--sample", action="store_true")
-    add("--part", default="1/1", metavar="I/N")
-    add("--merge", nargs="+", default=(), metavar="FILE")
     add("--threads", type=int, default=threads, metavar="N")
+    add("--scheduler", metavar="ADDRESS")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command and return the exit code."""
     try:
         factors, minimum = _factors(options.factors), minimum_of(options.minimum)
-        table = merged(list(map(table_in, options.merge))) if options.merge else _measure(options)
+        table = _measure(options)
         limit = limit_of(options, table)
     except QuantError as reason:
         print(reason, file=sys.stderr)
@@ -137,20 +136,17 @@ def _measure(options: argparse.Namespace) -> Table:
         names = checkpoint.config.get("general.architecture")
         inputs = None if imatrix is None else Imatrix(imatrix.tensors, names)
         check_error(outlined, options.error, inputs)
-    part = re.fullmatch(r"(\d+)/(\d+)", options.part)
-    if part is None:
-        raise QuantError(f"--part {options.part} is not a part; give I/N, such as 1/4.")
     torch.set_num_threads(1)  # parallel across weights, not within them
-    mine, threads = (int(part[1]), int(part[2])), max(1, options.threads)
-    steps = sensitivity(checkpoint, schemes, imatrix, table, mine, threads, options.sample)
-    was_estimate, due = False, 0.0
-    for step in with_progress(steps):
-        if was_estimate and not step.is_estimate:
-            _print_estimates(step.table)
-        was_estimate = step.is_estimate
-        if options.json and time.monotonic() >= due:
-            _replace(options.json, _as_json(step.table))
-            due = time.monotonic() + _EVERY
+    threads, was_estimate, due = max(1, options.threads), False, 0.0
+    with connect(options.scheduler) if options.scheduler else nullcontext() as client:
+        steps = sensitivity(checkpoint, schemes, imatrix, table, threads, options.sample, client=client)
+        for step in with_progress(steps):
+            if was_estimate and not step.is_estimate:
+                _print_estimates(step.table)
+            was_estimate = step.is_estimate
+            if options.json and time.monotonic() >= due:
+                _replace(options.json, _as_json(step.table))
+                due = time.monotonic() + _EVERY
     return step.table
 
 

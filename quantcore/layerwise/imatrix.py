@@ -1,7 +1,7 @@
 """The inputs of weights as llama.cpp's imatrix has them, for the error of a weight's output."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,19 @@ from quantcore.checkpoints.ggml import GgufNames
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
 from quantcore.wording import count, short
+
+
+class WeightInputs(NamedTuple):
+    """What an imatrix has for a weight.
+
+    ``weights``: the mean squared inputs, float64, which broadcast with the weight; ``coverage``: a sentence.
+    """
+
+    weights: Tensor | None
+    coverage: str
+
+
+NO_INPUTS = WeightInputs(None, "")
 
 
 class Imatrix:
@@ -37,16 +50,16 @@ class Imatrix:
                     "mean of squares; compute the imatrix again."
                 )
 
-    def of(self, name: str, shape: Shape) -> tuple[Tensor | None, str]:
-        """Return weights that broadcast with a weight of ``shape``, or None, and a sentence on them."""
+    def of(self, name: str, shape: Shape) -> WeightInputs:
+        """Return what the imatrix has for a weight."""
         keys = [(name, None), *self._names.of_name(name)]
         found, expert = next(((n, e) for n, e in keys if n in self._tensors), ("", None))
         if not found:
-            return None, "no entry"
+            return WeightInputs(None, "no entry")
         means = self._tensors[found].read().double()
         counts = self._tensors[found].layout.stored().get("counts")
         if means.shape[1] != shape[-1] or (expert is not None and expert >= len(means)):
-            return None, f"its entry has {means.shape[1]:,} inputs, the weight {shape[-1]:,}"
+            return WeightInputs(None, f"its entry has {means.shape[1]:,} inputs, the weight {shape[-1]:,}")
         if expert is not None:
             own = slice(expert, expert + 1)
             means, counts = means[own], None if counts is None else counts[own]
@@ -55,7 +68,7 @@ class Imatrix:
             unused = int((counts == 0).sum())
             said = f"{unused:,} of {count(len(counts), 'expert')} without tokens, {said}"
         if len(means) == 1:
-            return means.view(*(1,) * (len(shape) - 1), -1), said
+            return WeightInputs(means.view(*(1,) * (len(shape) - 1), -1), said)
         if len(shape) == 3 and len(means) == shape[0]:
-            return means[:, None, :], said
-        return None, f"its entry has {len(means):,} × inputs, the weight {shape[0]:,}"
+            return WeightInputs(means[:, None, :], said)
+        return WeightInputs(None, f"its entry has {len(means):,} × inputs, the weight {shape[0]:,}")

@@ -1,32 +1,24 @@
 """The error of one weight under several schemes: read once, in boxes of rows if large, with no codes kept.
 
-A first answer is an estimate from some of its rows, with a 95 % interval. All rows are read once for Σx²,
-their largest |x| and the ranges of blocks that extend over all of them, which are thus exact. The rows with
-the largest of either are always measured, since a few of them can hold most of the error; of the others,
-`DRAWN` are drawn, and their mean error gives that of all, with Student's t (Cochran, Sampling Techniques, 2.8
-and 5A).
-
 A weight that its file, or its dequantizer, gives in bfloat16 or float16 is quantized as each scheme's library
 quantizes it in that dtype: what `apply` does with it. Others are float32.
 """
 
 import math
-import time
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.analysis import Sums, errors_by_region, power_of, quick_sums, sqnr_of
+from quantcore.analysis import Sums, errors_by_region, power_of, quick_sums
 from quantcore.checkpoints import CheckpointTensor, Layout, ready, rows_per_box
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, Shape, split_axes
-from quantcore.layerwise.imatrix import Imatrix
+from quantcore.layerwise.imatrix import NO_INPUTS, Imatrix, WeightInputs
 from quantcore.layerwise.roles import kind_of
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
@@ -36,38 +28,44 @@ from quantcore.scheme import Scheme, in_dtype, storage
 
 Result = TypeVar("Result")
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
-DRAWN = 64  # units of a sample
-_FEW = 4  # times as many units as are drawn: fewer are all measured
-# the 97.5 % quantile of Student's t with 63 degrees of freedom is 2.00; skewed errors need a little more
-_T = 2.1
-_BOX = 1 << 20  # elements
-_Floats = npt.NDArray[np.float64]
+NOT_FINITE = "contains NaN or infinite values, and is left alone"
 
 
-def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: Imatrix | None = None) -> WeightRow:
+def measured(
+    tensor: CheckpointTensor, schemes: Sequence[Scheme], imatrix: Imatrix | None = None
+) -> WeightRow:
     """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
 
     def measure(own: WeightRow) -> WeightRow:
-        weights, coverage = inputs.of(own.name, own.shape) if inputs is not None else (None, "")
-        work = WeightWalk(tensor, schemes, weights)
-        power = work.run()
-        cells = tuple(map(work.cell, work.columns, own.cells))
-        return replace(own, power=power, coverage=coverage, cells=cells)
+        inputs = NO_INPUTS if imatrix is None else imatrix.of(own.name, own.shape)
+        return row_of(own, WeightWalk(tensor, schemes, inputs.weights).run(), inputs)
 
-    return _filled(outlined(tensor, schemes), measure)
+    return filled(outlined(tensor, schemes), measure)
 
 
-def _filled(own: WeightRow, measure: Callable[[WeightRow], WeightRow]) -> WeightRow:
+def row_of(own: WeightRow, found: "Found | str", inputs: WeightInputs = NO_INPUTS) -> WeightRow:
+    """Return the row of one weight.
+
+    Args:
+        own: as `outlined` returns it.
+        found: of all its rows, or why they can't be read.
+    """
+    if isinstance(found, str):
+        return replace(own, cells=(), reason=f"can't be read: {found}", is_readable=False)
+    if not math.isfinite(found.power):
+        return replace(own, cells=(), reason=NOT_FINITE)
+    cells = tuple(map(found.cell, found.columns, own.cells))
+    return replace(own, power=found.power, coverage=inputs.coverage, cells=cells)
+
+
+def filled(own: WeightRow, measure: Callable[[WeightRow], WeightRow]) -> WeightRow:
     """Return what is measured of a weight, or why nothing is."""
     if own.reason:
         return own
     try:
-        found = measure(own)
+        return measure(own)
     except QuantError as reason:
-        return replace(own, cells=(), reason=f"can't be read: {reason}", is_readable=False)
-    if found.reason or math.isfinite(found.power):
-        return found
-    return replace(own, cells=(), reason="contains NaN or infinite values, and is left alone")
+        return row_of(own, str(reason))
 
 
 def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
@@ -98,7 +96,7 @@ def dtype_of(layout: Layout) -> torch.dtype:
     return layout.dtype if layout.dtype in HALF else torch.float32
 
 
-def _values(layout: Layout, rows: slice) -> Tensor:
+def values_of(layout: Layout, rows: slice) -> Tensor:
     """Return the values of some rows as float32 numbers, those of 16 bits in memory of large pages."""
     if not (layout.is_plain and layout.dtype in HALF):
         return layout.values(rows)
@@ -119,20 +117,44 @@ def _left_alone(tensor: CheckpointTensor) -> str:
 
 
 @dataclass
-class Column:
-    """What is summed for one scheme, that of the weight's dtype.
+class ColumnSums:
+    """What was found for one scheme.
 
-    ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be
-    cut; ``ends``: the ranges, where blocks extend over all rows.
+    ``output``: Σh·e² with h the mean squared inputs; ``ends``: the ranges, where blocks extend over all rows;
+    ``problem``: why there are no numbers.
     """
 
-    scheme: Scheme
-    rows: int = 1
     sums: Sums = field(default_factory=Sums)
     clipped: int = 0
     output: float = 0.0
     ends: tuple[Tensor, Tensor] | None = None
     problem: str = ""
+
+    def merge(self, later: "ColumnSums") -> None:
+        """Add what was found of later rows."""
+        self.problem = self.problem or later.problem
+        self.sums.merge(later.sums)
+        self.clipped, self.output = self.clipped + later.clipped, self.output + later.output
+        self.extend(later.ends)
+
+    def extend(self, ends: tuple[Tensor, Tensor] | None) -> None:
+        """Extend the ranges to those of other rows."""
+        if ends is not None and self.ends is not None:
+            ends = torch.minimum(ends[0], self.ends[0]), torch.maximum(ends[1], self.ends[1])
+        self.ends = ends if ends is not None else self.ends
+
+
+@dataclass
+class Column:
+    """One scheme, that of the weight's dtype, and what is found for it.
+
+    ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be
+    cut.
+    """
+
+    scheme: Scheme
+    rows: int = 1
+    found: ColumnSums = field(default_factory=ColumnSums)
 
     @classmethod
     def of(cls, scheme: Scheme, layout: Layout) -> "Column":
@@ -140,107 +162,158 @@ class Column:
         try:
             return cls(in_dtype(scheme, dtype_of(layout)))
         except QuantError as reason:
-            return cls(scheme, problem=str(reason))
+            return cls(scheme, found=ColumnSums(problem=str(reason)))
 
     @property
     def params(self) -> QParams | None:
         """The parameters that follow from the ranges, where blocks extend over all rows."""
-        if self.ends is None:
+        if self.found.ends is None:
             return None
-        return parameters(*self.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
+        return parameters(*self.found.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
 
     def divide(self, shape: Shape, undivided: str) -> None:
         """Find how many rows stay together; ``undivided``: the problem of one that needs all at once."""
-        if self.problem:
+        if self.found.problem:
             return
         try:
             self.rows = rows_together(self.scheme, shape)
-            self.problem = "" if self.rows or by_range(self.scheme, shape) else undivided
+            self.found.problem = "" if self.rows or by_range(self.scheme, shape) else undivided
         except QuantError as reason:
-            self.problem = str(reason)
+            self.found.problem = str(reason)
 
     def add_ranges(self, x: Tensor) -> None:
         """Extend the ranges to those of a box."""
-        low, high = ranges(x, self.scheme)
-        if self.ends is not None:
-            low, high = torch.minimum(low, self.ends[0]), torch.maximum(high, self.ends[1])
-        self.ends = low, high
+        self.found.extend(ranges(x, self.scheme))
 
     def add(self, x: Tensor, weights: Tensor | None) -> None:
         """Add the errors of a box."""
         blocks = Blocks.of(self.scheme.granularity, tuple(x.shape))
         spread = None if weights is None else blocks.view(weights.expand(x.shape))
         for region, _, error, clipped in errors_by_region(x, self.scheme, params=self.params):
-            self.clipped += clipped
+            self.found.clipped += clipped
             if spread is not None:
                 own = split_axes(spread[region.elements], region.block)
-                self.output += float(error.double().square_().mul_(own).sum())
-            self.sums.merge(quick_sums(None, error))
+                self.found.output += _weighted(error, own)
+            self.found.sums.merge(quick_sums(None, error))
 
 
-class WeightWalk:
-    """One walk over the rows of a weight, for all schemes; ``weights``: of inputs, broadcast with rows."""
+def _weighted(x: Tensor, weights: Tensor) -> float:
+    """Return Σ h·x²; NumPy's sum, unlike torch's, does not depend on the number of threads."""
+    return float(x.double().square_().mul_(weights).numpy().sum())
 
-    def __init__(self, tensor: CheckpointTensor, schemes: Sequence[Scheme], weights: Tensor | None) -> None:
-        self.shape, self.weights = tensor.shape, weights
-        self.power, self.output_power = 0.0, 0.0
-        self._layout = ready(tensor.layout)
-        self.columns = [Column.of(scheme, tensor.layout) for scheme in schemes]
-        self._is_whole = math.prod(self.shape) <= WHOLE
-        undivided = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
-        for column in () if self._is_whole else self.columns:
-            column.divide(self.shape, undivided)
 
-    def run(self) -> float:
-        """Measure all schemes, and return Σx²."""
-        across = [column for column in self.columns if column.rows == 0 and not column.problem]
-        for x, _ in self._boxes() if across else ():
-            for column in across:
-                attempt(column, column.add_ranges, x)
-        for x, weights in self._boxes():
-            self.power += power_of(x)
-            if not math.isfinite(self.power):
-                return self.power
-            if weights is not None:
-                self.output_power += float(x.double().square_().mul_(weights).sum())
-            for column in self.columns:
-                attempt(column, column.add, x, weights)
-        return self.power
+@dataclass
+class Found:
+    """What was found of some rows of a weight.
 
-    def cell(self, column: Column, own: WeightError) -> WeightError:
+    ``power``: Σx²; ``output_power``: Σh·x² with h the mean squared inputs, nan without an imatrix.
+    """
+
+    columns: list[ColumnSums]
+    power: float = 0.0
+    output_power: float = math.nan
+
+    def merge(self, later: "Found") -> None:
+        """Add what was found of later rows."""
+        self.power, self.output_power = self.power + later.power, self.output_power + later.output_power
+        for column, other in zip(self.columns, later.columns, strict=True):
+            column.merge(other)
+
+    def cell(self, column: ColumnSums, own: WeightError) -> WeightError:
         """Return the cell of a scheme, with the bytes of its own."""
         if own.problem or column.problem:
             return replace(own, problem=own.problem or column.problem)
         column.sums.xx = self.power
         found, undefined = column.sums.metrics()
-        output = math.nan if self.weights is None else column.output
+        output = math.nan if math.isnan(self.output_power) else column.output
         output_relative = output / self.output_power if self.output_power else math.nan
         return WeightError(
             found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], column.clipped,
             own.num_bytes, output, output_relative, undefined.get("mse", ""),
         )  # fmt: skip
 
-    def _boxes(self) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Yield boxes of rows, with the weights of their inputs."""
-        rows = self.shape[0]
-        step = rows
-        if not self._is_whole:
-            multiple = math.lcm(*(max(1, c.rows) for c in self.columns))
-            step = rows_per_box(rows, math.prod(self.shape[1:]), multiple, WHOLE)
-        for start in range(0, rows, step):
-            box = slice(start, min(start + step, rows))
-            weights = self.weights
-            if weights is not None and weights.shape[0] == rows > 1:
-                weights = weights[box]
-            yield _values(self._layout, box), weights
+
+def joined(found: Iterable[Found]) -> Found:
+    """Return what was found of all rows, from boxes in order; a value that is not finite ends it."""
+    parts = iter(found)
+    whole = next(parts)
+    for part in parts if math.isfinite(whole.power) else ():
+        whole.merge(part)
+        if not math.isfinite(whole.power):
+            break
+    return whole
+
+
+class WeightWalk:
+    """The walk over the rows of a weight, for all schemes; ``weights``: of inputs, broadcast with rows.
+
+    What `errors` finds of the ``boxes``, joined in their order, is the same wherever each is measured.
+    """
+
+    def __init__(
+        self, tensor: CheckpointTensor, schemes: Sequence[Scheme], weights: Tensor | None = None
+    ) -> None:
+        self._tensor, self._rows, self._weights = tensor, tensor.shape[0], weights
+        self._columns = [Column.of(scheme, tensor.layout) for scheme in schemes]
+        step = self._rows
+        if math.prod(tensor.shape) > WHOLE:
+            undivided = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
+            for column in self._columns:
+                column.divide(tensor.shape, undivided)
+            multiple = math.lcm(*(max(1, c.rows) for c in self._columns))
+            step = rows_per_box(self._rows, math.prod(tensor.shape[1:]), multiple, WHOLE)
+        starts = range(0, self._rows, step)
+        self.boxes = [slice(start, min(start + step, self._rows)) for start in starts]
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return ready(self._tensor.layout)
+
+    @property
+    def needs_ranges(self) -> bool:
+        """Whether blocks extend over rows of several boxes."""
+        return any(column.rows == 0 and not column.found.problem for column in self._columns)
+
+    def run(self) -> Found:
+        """Measure all rows."""
+        known = joined(map(self.ranges, self.boxes)) if self.needs_ranges else None
+        return joined(self.errors(box, known) for box in self.boxes)
+
+    def ranges(self, box: slice) -> Found:
+        """Return the ranges of blocks that extend over all rows, from a box."""
+        x, columns = values_of(self._layout, box), self._fresh()
+        for column in columns:
+            if column.rows == 0:
+                attempt(column, column.add_ranges, x)
+        return Found([column.found for column in columns])
+
+    def errors(self, box: slice, known: Found | None) -> Found:
+        """Return the errors of a box; ``known``: the ranges of all boxes, where they are needed."""
+        columns = self._fresh(known)
+        x, weights = values_of(self._layout, box), self._weights
+        found = Found([column.found for column in columns], power_of(x))
+        if not math.isfinite(found.power):
+            return found
+        if weights is not None:
+            weights = weights[box] if weights.shape[0] == self._rows > 1 else weights
+            found.output_power = _weighted(x, weights)
+        for column in columns:
+            attempt(column, column.add, x, weights)
+        return found
+
+    def _fresh(self, known: Found | None = None) -> list[Column]:
+        """Return columns without sums, with the ranges that are known."""
+        own = known.columns if known else [column.found for column in self._columns]
+        started = (replace(each, sums=Sums()) for each in own)
+        return [replace(each, found=found) for each, found in zip(self._columns, started, strict=True)]
 
 
 def attempt(column: Column, work: Callable[..., Result], *given: Any) -> Result | None:
     """Do a part of a column's work unless one has failed; keep the reason and return None if it fails."""
     try:
-        return None if column.problem else work(*given)
+        return None if column.found.problem else work(*given)
     except QuantError as reason:
-        column.problem = str(reason)
+        column.found.problem = str(reason)
         return None
 
 
@@ -273,99 +346,3 @@ def by_range(scheme: Scheme, shape: Shape) -> bool:
     over_all = not isinstance(scheme.granularity, PerFlatGroup) and blocks.block[0] == shape[0]
     simple = scheme.scales is None and scheme.range_setting.ends_are_elements and rules.center != "mean"
     return over_all and simple and rules.symmetric_scale != "signed_amax"
-
-
-def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
-    """Return the row of one weight with estimates and their intervals; with few rows, as measured."""
-
-    def estimate(own: WeightRow) -> WeightRow:
-        found = _Sample(ready(tensor.layout), schemes)
-        if found.units <= _FEW * DRAWN:
-            exact = measured(tensor, schemes)
-            certain = (replace(cell, sqnr_low=cell.sqnr_db, sqnr_high=cell.sqnr_db) for cell in exact.cells)
-            return replace(exact, cells=tuple(certain))
-        found.walk()
-        if not math.isfinite(found.power):
-            return replace(own, power=found.power)
-        found.draw(zlib.crc32(tensor.name.encode()))
-        cells = tuple(found.cell(column, cell) for column, cell in zip(found.columns, own.cells, strict=True))
-        return replace(own, power=found.power, cells=cells)
-
-    return _filled(outlined(tensor, schemes), estimate)
-
-
-class _Sample:
-    """A sample of units of ``unit`` rows, that many as stay together under every scheme."""
-
-    def __init__(self, layout: Layout, schemes: Sequence[Scheme]) -> None:
-        self._layout, self.shape = layout, layout.shape
-        self.columns = [Column.of(scheme, layout) for scheme in schemes]
-        for column in self.columns:
-            column.divide(self.shape, "no interval can be given: the scheme needs all elements at once")
-        self.unit = math.lcm(*(max(1, c.rows) for c in self.columns if not c.problem))
-        self.units = -(-self.shape[0] // self.unit)
-        self.power = 0.0
-
-    def walk(self) -> None:
-        """Read all rows once."""
-        rows, width = self.shape[0], math.prod(self.shape[1:])
-        powers, largest = np.empty(rows), np.empty(rows)
-        step = rows_per_box(rows, width, 1, _BOX)
-        for start in range(0, rows, step):
-            box = slice(start, min(start + step, rows))
-            x = _values(self._layout, box)
-            lines = x.reshape(len(x), -1)
-            powers[box] = torch.linalg.vector_norm(lines, dim=1).double().square_().numpy()
-            largest[box] = torch.maximum(lines.amax(1), -lines.amin(1)).numpy()
-            for column in self.columns:
-                if not column.rows and math.isfinite(powers[box].sum()):
-                    attempt(column, column.add_ranges, x)
-        self.power = float(powers.sum())
-        first = np.arange(0, rows, self.unit)
-        self._powers, self._largest = np.add.reduceat(powers, first), np.maximum.reduceat(largest, first)
-
-    def draw(self, seed: int) -> None:
-        """Choose the units and read them."""
-        always = np.zeros(self.units, bool)
-        for sizes in (self._powers, self._largest):
-            always[np.argsort(sizes)[-DRAWN // 4 :]] = True
-        always[-1] = True  # it may have fewer rows
-        rest = np.flatnonzero(~always)
-        drawn = np.random.default_rng(seed).choice(rest, DRAWN, replace=False)
-        chosen = np.sort(np.concatenate([np.flatnonzero(always), drawn]))
-        starts = [int(unit) * self.unit for unit in chosen]
-        parts = [self._layout.values(slice(i, min(i + self.unit, self.shape[0]))) for i in starts]
-        # the units together, and where each begins
-        self._x, self._starts = torch.cat(parts), np.cumsum([0, *map(len, parts[:-1])])
-
-        self._is_drawn, self._rest = ~always[chosen], len(rest)
-
-    def cell(self, column: Column, own: WeightError) -> WeightError:
-        """Return the estimate of one scheme."""
-        start = time.perf_counter()
-        errors = attempt(column, self._errors, column)
-        if errors is None or own.problem:
-            return replace(own, problem=own.problem or column.problem)
-        if not np.isfinite(errors).all():
-            return replace(own, problem="no interval can be given: an error is not finite")
-        drawn = errors[self._is_drawn]
-        sse = errors.sum() + (self._rest - DRAWN) * drawn.mean()
-        spread = _T * self._rest * math.sqrt((1 - DRAWN / self._rest) / DRAWN) * drawn.std(ddof=1)
-        least, most = max(errors.sum(), sse - spread), sse + spread
-        seconds = (time.perf_counter() - start) * math.prod(self.shape) / self._x.numel()
-        db, high, low = (sqnr_of(self.power, float(value)) for value in (sse, least, most))
-        mse = float(sse) / math.prod(self.shape)
-        own = replace(own, sse=float(sse), mse=mse, seconds=seconds)
-        return replace(own, sqnr_db=db, sqnr_low=low, sqnr_high=high)
-
-    def _errors(self, column: Column) -> _Floats:
-        """Return the squared error of each unit that is measured."""
-        x, params = self._x, column.params
-        blocks = Blocks.of(column.scheme.granularity, tuple(x.shape))
-        every = torch.empty(x.shape)
-        viewed = blocks.view(every)
-        for region, _, error, _ in errors_by_region(x, column.scheme, params=params):
-            split_axes(viewed[region.elements], region.block).copy_(error)
-        by_row = every.reshape(len(x), -1).double().square_().sum(1).numpy()
-        found: _Floats = np.add.reduceat(by_row, self._starts)
-        return found

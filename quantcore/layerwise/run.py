@@ -1,18 +1,24 @@
-"""Measures a whole checkpoint weight by weight; can be stopped and resumed, and its parts be merged."""
+"""Measures a whole checkpoint weight by weight, here or at the workers of a cluster; can be resumed."""
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from quantcore.checkpoints import Checkpoint, results_in_order
 from quantcore.errors import QuantError
+from quantcore.layerwise.cluster import Workers
 from quantcore.layerwise.effects import Forward, check_score, measured_effects
 from quantcore.layerwise.imatrix import Imatrix
-from quantcore.layerwise.measure import estimated, measured, outlined
+from quantcore.layerwise.measure import measured, outlined
 from quantcore.layerwise.roles import group_of
+from quantcore.layerwise.sample import estimated
 from quantcore.layerwise.table import Table, WeightRow
 from quantcore.scheme import PRESETS, Scheme, as_scheme
+
+if TYPE_CHECKING:  # optional
+    from distributed import Client
 
 MOST_SCHEMES = 12
 USUAL = (
@@ -25,8 +31,9 @@ USUAL = (
 class SensitivityStep:
     """A weight that was measured, or estimated (``is_estimate``): ``done`` of ``total`` bytes are measured.
 
-    ``row``: None for the first step, before anything has been read, and when the effects of a ``group`` on
-    the output were measured.
+    ``row``: None for the first step, before anything has been read, when the effects of a ``group`` on the
+    output were measured, and every second in which none of the ``workers`` of a cluster has one; their number
+    is None where there is no cluster.
     """
 
     done: int
@@ -35,6 +42,7 @@ class SensitivityStep:
     table: Table
     is_estimate: bool = False
     group: str = ""
+    workers: int | None = None
 
 
 def sensitivity(
@@ -42,12 +50,12 @@ def sensitivity(
     schemes: Sequence[Scheme | str],
     imatrix: Checkpoint | None = None,
     table: Table | None = None,
-    part: tuple[int, int] = (1, 1),
     threads: int = 1,
     sample: bool = False,
     forward: Forward | None = None,
     score: str = "kl",
     tie: Callable[[str], str] = group_of,
+    client: "Client | None" = None,
 ) -> Generator[SensitivityStep, None, None]:
     """Measure every weight of a checkpoint under every scheme; yield a step per weight, in order.
 
@@ -56,13 +64,12 @@ def sensitivity(
     ``forward``: then the weights stay in memory, and the effect of each group on its outputs is measured,
     with `Effect.standard_error` over the inputs; `plan` takes it as the error ``effect``. Norms, biases,
     empty weights and weights with NaN are left alone, and one that can't be read has the reason in its row.
-    Closing the iterator stops it; the result depends on no interruption, part or thread.
+    Closing the iterator stops it; the result depends on no interruption, thread or worker.
 
     Args:
         schemes: up to 12, or their texts, see `Scheme.parse`, or names of `PRESETS`.
         imatrix: the mean squared inputs of each weight, for the error of its output.
         table: that of a stopped run, to resume it; it is modified.
-        part: (i, n) measures only part i of n, 1 ≤ i ≤ n; `merged` joins the tables of the parts.
         sample: first estimate every weight from some of its rows, with 95 % intervals, into
             `Table.estimates`; those that are there already are not estimated again.
         threads: how many weights are read and measured at the same time; see `CheckpointComparison.steps`.
@@ -70,6 +77,10 @@ def sensitivity(
             model for the same inputs each time, of shape (inputs, …).
         score: how outputs are compared, see `SCORES`.
         tie: the group of a weight by its name, as for `plan`.
+        client: of a Dask cluster; its workers open the checkpoint at its address and measure the weights, and
+            what one of them had done or was doing when it died, another does again. The effects by
+            ``forward``, which runs your model, can't be measured there: first call with the client, then with
+            ``forward`` and the table of that.
 
     >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
     >>> checkpoint = open_checkpoint(EXAMPLES["minilm"])
@@ -79,35 +90,59 @@ def sensitivity(
     ['SQNR 33.5 dB', 'SQNR 19.7 dB']
 
     Raises:
-        QuantError: no or too many schemes, a table of another run, or an imatrix that is not one.
+        QuantError: no or too many schemes, a table of another run, an imatrix that is not one, or workers
+            that don't see the checkpoint, or have another release of quantcore, torch or NumPy.
     """
     chosen = _schemes(schemes)
-    mine = _part(checkpoint, *part)
     fresh = Table(_identity(checkpoint, imatrix), tuple(map(_label, chosen)), tuple(checkpoint.tensors))
     table = table or fresh
     table.check(fresh)
     if forward is not None:
         check_score(score, table)
+        if client is not None:
+            raise QuantError(
+                "forward= runs your model in this process, not at workers; call sensitivity with client=, "
+                "then with forward= and table= of that."
+            )
+    work = _Threads(checkpoint, chosen, threads) if client is None else Workers(client, checkpoint, chosen)
     architecture = checkpoint.config.get("general.architecture")
     inputs = None if imatrix is None else Imatrix(imatrix.tensors, architecture)
-    total = sum(checkpoint.tensors[name].num_bytes for name in mine)
-    left = [name for name in mine if name not in table.rows]
+    total = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
+    left = [name for name in checkpoint.tensors if name not in table.rows]
     done = total - sum(checkpoint.tensors[name].num_bytes for name in left)
-    yield SensitivityStep(done, total, None, table)
+    yield SensitivityStep(done, total, None, table, workers=work.count)
     if sample:
-        unknown = [name for name in left if name not in table.estimates]
-        calls = (partial(estimated, checkpoint.tensors[name], chosen) for name in unknown)
-        for row in results_in_order(calls, threads):
-            table.estimates[row.name] = row
-            yield SensitivityStep(done, total, row, table, is_estimate=True)
-    calls = (partial(measured, checkpoint.tensors[name], chosen, inputs) for name in left)
-    for row in results_in_order(calls, threads):
-        table.rows[row.name] = row
-        done += row.num_bytes
-        yield SensitivityStep(done, total, row, table)
+        for row in work.estimated([name for name in left if name not in table.estimates]):
+            if row is not None:
+                table.estimates[row.name] = row
+            yield SensitivityStep(done, total, row, table, is_estimate=True, workers=work.count)
+    for row in work.measured(left, inputs):
+        if row is not None:
+            table.rows[row.name] = row
+            done += row.num_bytes
+        yield SensitivityStep(done, total, row, table, workers=work.count)
     if forward is not None:
         for name in measured_effects(checkpoint, chosen, table, forward, score, tie):
             yield SensitivityStep(done, total, None, table, group=name)
+
+
+@dataclass(frozen=True)
+class _Threads:
+    """Threads of this process, in place of `Workers`."""
+
+    checkpoint: Checkpoint
+    schemes: Sequence[Scheme]
+    threads: int
+    count = None
+
+    def estimated(self, names: Iterable[str]) -> Iterator[WeightRow]:
+        tensors = map(self.checkpoint.tensors.__getitem__, names)
+        return results_in_order((partial(estimated, each, self.schemes) for each in tensors), self.threads)
+
+    def measured(self, names: Iterable[str], imatrix: Imatrix | None) -> Iterator[WeightRow]:
+        tensors = map(self.checkpoint.tensors.__getitem__, names)
+        calls = (partial(measured, each, self.schemes, imatrix) for each in tensors)
+        return results_in_order(calls, self.threads)
 
 
 def outline(checkpoint: Checkpoint, schemes: Sequence[Scheme | str]) -> Table:
@@ -144,18 +179,6 @@ def _schemes(schemes: Sequence[Scheme | str]) -> list[Scheme]:
 def _label(scheme: Scheme) -> str:
     """Return the name of a preset, and the text of another scheme."""
     return next((name for name, preset in PRESETS.items() if preset == scheme), str(scheme))
-
-
-def _part(checkpoint: Checkpoint, index: int, parts: int) -> list[str]:
-    """Return the names of the weights of a part.
-
-    By falling size, the parts take turns, so that their bytes differ by at most one weight's.
-    """
-    if not 1 <= index <= parts:
-        raise QuantError(f"There is no part {index} of {parts}; give a part from 1 to the number of parts.")
-    by_size = sorted(checkpoint.tensors, key=lambda name: -checkpoint.tensors[name].num_bytes)
-    mine = set(by_size[index - 1 :: parts])
-    return [name for name in checkpoint.tensors if name in mine]
 
 
 def _identity(checkpoint: Checkpoint, imatrix: Checkpoint | None) -> str:

@@ -1,7 +1,7 @@
 """The errors of the weights of a checkpoint under several schemes, as a table that is filled row by row."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -182,23 +182,6 @@ class Table(Displayed):
                 more = {"bits_per_weight": bits, "imatrix": row.coverage}
                 lines.append(own | {"scheme": scheme} | asdict(cell) | more)
         return lines
-
-
-def merged(tables: Sequence[Table]) -> Table:
-    """Return one table with the rows of all, such as those of the parts of a checkpoint.
-
-    Raises:
-        QuantError: they belong to different checkpoints or schemes, or there are none.
-    """
-    if not tables:
-        raise QuantError("There are no tables to merge; give one or more.")
-    whole = replace(tables[0], rows={}, effects={})
-    for table in tables:
-        whole.check(table)
-        whole.rows |= table.rows
-        if table.effects:
-            whole.score, whole.effects = table.score, whole.effects | table.effects
-    return whole
 
 
 def by_harm(rows: Iterable[WeightRow], scheme: int = 0) -> list[WeightRow]:

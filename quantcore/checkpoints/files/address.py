@@ -91,6 +91,10 @@ class Folder(ABC):
             raise QuantError(f"{named(name)} has {source.size:,} bytes; the limit is {limit:,}.")
         return bytes(source.read(0, source.size))
 
+    def place(self, name: str | None) -> str:
+        """Return the address of a file, or of the folder, for another process; empty if there is none."""
+        return ""
+
     @abstractmethod
     def _list(self) -> list[str]: ...
 
@@ -119,6 +123,10 @@ class LocalFolder(Folder):
             self._roots.append(blobs)
         if within is not None:
             self._roots = [root for root in self._roots if root.is_relative_to(within.resolve())]
+
+    def place(self, name: str | None) -> str:
+        """Return an absolute path."""
+        return os.path.abspath(self.path / (name or ""))
 
     def _list(self) -> list[str]:
         with os.scandir(self.path) as entries:
@@ -177,6 +185,10 @@ class RemoteFolder(Folder):
     def __init__(self, fs: Any, path: str) -> None:
         super().__init__()
         self._fs, self._path = fs, path.rstrip("/")
+
+    def place(self, name: str | None) -> str:
+        """Return a URL."""
+        return str(self._fs.unstrip_protocol(f"{self._path}/{name}" if name else self._path))
 
     def _list(self) -> list[str]:
         return [

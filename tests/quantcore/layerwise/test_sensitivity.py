@@ -280,7 +280,7 @@ def test_estimates_come_first(whole, tmp_path):
 
 
 def test_stopped_and_resumed_it_is_the_same(whole):
-    """After any weight, in another process, in parts, on threads."""
+    """After any weight, in another process, on threads."""
     checkpoint, table = whole
     for stop in (0, 1, 5):
         run = qc.sensitivity(checkpoint, SCHEMES)
@@ -291,17 +291,14 @@ def test_stopped_and_resumed_it_is_the_same(whole):
         rest = list(qc.sensitivity(checkpoint, SCHEMES, table=kept))
         assert (len(rest), rest[-1].done) == (12 - stop, rest[-1].total)
         assert rest[-1].table.as_dict() == table.as_dict()
-    parts = [finished(checkpoint, part=(i, 3), threads=2) for i in (1, 2, 3)]
-    assert min(len(part.rows) for part in parts) > 0
-    assert sum(len(part.rows) for part in parts) == 11
-    assert str(layerwise.merged(parts).ordered) == str(table.ordered)
+    assert str(finished(checkpoint, threads=2).ordered) == str(table.ordered)
 
 
 def test_tables_of_other_runs_are_refused(whole, tmp_path):
     checkpoint, table = whole
     other = saved(tmp_path, {"w": torch.ones(4, 4)})
     for call in (
-        lambda: finished(other, table=table), lambda: finished(checkpoint, SCHEMES[:2], table=table), lambda: layerwise.merged([table, finished(other)]),
+        lambda: finished(other, table=table), lambda: finished(checkpoint, SCHEMES[:2], table=table),
     ):  # fmt: skip
         with pytest.raises(qc.QuantError, match="different checkpoints"):
             call()
@@ -312,11 +309,9 @@ def test_tables_of_other_runs_are_refused(whole, tmp_path):
     for damaged in ({}, plain | {"format": 0}, *wrong_rows):
         with pytest.raises(qc.QuantError, match="not a table"):
             layerwise.Table.of_dict(damaged)
-    with pytest.raises(qc.QuantError, match="no tables"):
-        layerwise.merged([])
-    for schemes, part, said in (([], (1, 1), "1 to 12 schemes"), (SCHEMES * 3, (1, 1), "not 18"), (SCHEMES, (3, 2), "no part 3 of 2")):
+    for schemes, said in (([], "1 to 12 schemes"), (SCHEMES * 3, "not 18")):
         with pytest.raises(qc.QuantError, match=said):
-            finished(checkpoint, schemes, part=part)
+            finished(checkpoint, schemes)
 
 
 def test_a_plan_is_never_over_its_size(whole):
@@ -435,7 +430,7 @@ def command(capsys, *arguments):
 
 
 def test_the_command(whole, tmp_path, capsys):
-    """Files of every kind, a table that is continued and merged, and a plan within the size."""
+    """Files of every kind, a table that is continued, and a plan within the size."""
     _, table = whole
     path = tmp_path / "model"
     saved(path, weights())
@@ -469,18 +464,13 @@ def test_the_command(whole, tmp_path, capsys):
     numbers = re.findall(r"<td.*?>(.*?)</td>", files["html"].read_text())
     assert numbers == [f"{cell.sqnr_db:.1f}" for row in table.ordered for cell in row.cells]
     assert files["html"].read_text().count('"qs-taken"') == sum(each != layerwise.AS_STORED for each in plain["plan"]["schemes"].values())
-    parts = [tmp_path / f"{i}.json" for i in (1, 2)]
-    for i, part in enumerate(parts, 1):
-        assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--json", part)[0] == 0
     assert "Estimates with 95 % intervals" in command(capsys, path, "--sample")[1]
     unseen = tmp_path / "unseen.json"
     assert command(capsys, path, "--schemes", texts, "--json", unseen, "--resume")[0] == 0
     assert len(json.loads(unseen.read_text())["rows"]) == 11
-    again = command(capsys, path, "--schemes", texts, "--json", parts[0], "--resume", "--part", "2/2")
+    again = command(capsys, path, "--schemes", texts, "--json", unseen, "--resume", "--bits", 6)
     assert (again[0], "11 weights measured" in again[1]) == (0, True)
-    merged = command(capsys, path, "--merge", *parts, "--bits", 6)
-    assert (merged[0], "11 weights measured" in merged[1]) == (0, True)
-    assert "bits per weight" in merged[1]
+    assert "bits per weight" in again[1]
 
 
 def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
@@ -509,8 +499,8 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--part", "2"], "--part 2 is not a part"),
-        (["--part", "3/2"], "There is no part 3 of 2"), (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"), (["--merge", "none.json"], "none.json can't be read"),
+        (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--scheduler", "smoke://10.0.0.1"], "No Dask scheduler answers at 'smoke://10.0.0.1' (unknown address scheme 'smoke'"),
+        (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"),
         (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "8.5", "--error", "output"], "The error output needs an imatrix"), (["--bits", "8.5", "--error", "effect"], "The error effect needs effects"), (["--bits", "nan"], "--bits nan is not a number of bits"),
         (["--minimum", "8"], "The minimum '8' is not a pattern"), (["--minimum", "*=x"], "*=x"), (["--minimum", "*=-1"], "*=-1"), (["--bits", "8.5", "--minimum", "head=4"], "'head' fits no weight"),
     ],
@@ -545,15 +535,16 @@ def test_the_picture_has_every_number():
 
 def test_what_the_command_can_t_read_or_write_is_one_sentence(whole, tmp_path, capsys):
     """A file that can't be written loses nothing that was measured: it is printed before."""
-    _, table = whole
-    saved_table, nested, missing = tmp_path / "table.json", tmp_path / "nested.json", tmp_path / "missing" / "out"
-    saved_table.write_text(json.dumps(table.as_dict()))
-    nested.write_text("[" * 100_000)
-    code, out, err = command(capsys, "unused", "--merge", nested)
+    path, kept, missing = tmp_path / "model", tmp_path / "kept.json", tmp_path / "missing" / "out"
+    saved(path, weights())
+    arguments = [path, "--schemes", "; ".join(SCHEMES), "--json", kept, "--resume"]
+    kept.write_text("[" * 100_000)
+    code, out, err = command(capsys, *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "nested.json can't be read as JSON" in err
-    for kind in ("json", "csv"):
-        code, out, err = command(capsys, "unused", "--merge", saved_table, f"--{kind}", missing)
+    assert "kept.json can't be read as JSON" in err
+    kept.write_text(json.dumps(whole[1].as_dict()))
+    for kind in ("html", "csv"):
+        code, out, err = command(capsys, *arguments, f"--{kind}", missing)
         assert (code, err.count("\n")) == (1, 1)
         assert "can't be written" in err
         assert "11 weights measured" in out

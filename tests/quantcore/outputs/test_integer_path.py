@@ -117,6 +117,20 @@ def test_codes_of_the_output_are_onnxruntimes(shape, operator, of_x, of_w):
     assert bool(((found.y - y).abs() <= step + 1e-5 * y.abs().max()).all())
 
 
+def test_ties_go_to_even_as_in_onnxruntime():
+    x = qc.apply(np.arange(-9, 9, dtype=np.float32)[:, None], "int8 given(1)")
+    w = qc.apply(np.float32([[1], [-3]]), "int8 given(1)")
+    found = qc.outputs.integer_layer(x, w, None, "int8 given(2, 1)")  # every odd sum is a tie
+    one, zero = np.float32(1), np.int8(0)
+    expected = run(
+        "QLinearMatMul",
+        {"x": x.codes.numpy(), "s_x": one, "z_x": zero, "w": w.codes.numpy().T.copy(), "s_w": one, "z_w": zero,
+         "s_y": np.float32(2), "z_y": np.int8(1)},
+        TensorProto.INT8,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.output.codes, expected)
+
+
 def half_away(value):
     return math.floor(value + Fraction(1, 2)) if value >= 0 else -math.floor(-value + Fraction(1, 2))
 
