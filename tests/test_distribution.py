@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IMPORTED_AS = {"pillow": "PIL", "dask": "distributed", "prometheus-client": "prometheus_client"}
 # of what Streamlit brings
-BY_STREAMLIT = {"anyio", "google", "h11", "httptools", "python_multipart", "starlette", "uvicorn", "websockets"}
+BY_STREAMLIT = {"anyio", "google", "httptools", "python_multipart", "starlette", "uvicorn", "websockets"}
 
 
 def names(requirements):
