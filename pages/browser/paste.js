@@ -7,6 +7,9 @@
   const READ_AT_ONCE = ".st-key-_pasted textarea";
   const SEVERAL = /\d[\s,;]+[-+.\d]|^\s*[\[({]/; // numbers, which nobody types into a menu
   const PATIENCE = 20000; // ms for a field to be drawn
+  const ARRIVED = "%popover_body%:has(%file%):not(:has(%file_arriving%, %file_refused%))";
+  const run = () => document.querySelector("[data-run]")?.dataset.run;
+  const atRest = () => document.querySelector("%app%[%script_state%=notRunning]");
   let held = [], delivered = 0;
 
   function soon(find, found) {
@@ -41,7 +44,12 @@
       const opener = !field && !opened && delivery.opener && document.querySelector(delivery.opener);
       if (opener) { opened = true; press(opener); }
       return field;
-    }, (field) => give(field, files));
+    }, (field) => {
+      const before = run();
+      give(field, files);
+      // what was opened for the files is closed once they have arrived and are shown
+      if (opened) soon(() => run() !== before && document.querySelector(ARRIVED) && atRest() && document.querySelector(delivery.opener), press);
+    });
   };
 
   function bring(files, text) {

@@ -21,11 +21,12 @@ from pages.shared.page import TENSOR, Page
 from pages.shared.state import leaving, link
 from pages.sidebar import match_fields, tensor_controls
 from quantcore import tensors
-from quantcore.wording import joined, megabytes, short
+from quantcore.wording import joined, megabytes, printable, short
 
 _NOTICE, _DELIVERY, _PAGE = "_brought", "_brought_delivery", "_brought_page"
 _LASTS = 20.0  # seconds; the first run after that takes the notice away
 _MOST = 8  # files to choose among
+_FILES = 500  # that can be dropped at once; as many as a checkpoint may have
 _EXPLORE = "explore/explore/page.py"
 
 
@@ -115,7 +116,7 @@ def take(asked: Mapping[str, Any]) -> None:
         if "text" in asked:
             _take_text(str(asked["text"]))
             return
-        files = [(str(file["name"]), int(file["size"])) for file in asked["files"]]
+        files = [(printable(str(file["name"]), 80), int(file["size"])) for file in asked["files"]]
         found = ways(files, _page().section)
     except qc.QuantError as error:
         _say(_Notice(str(error), _page().script))
@@ -140,6 +141,8 @@ def draw(page: Page, place: DeltaGenerator) -> None:
     st.session_state[_PAGE] = page
     notice: _Notice | None = st.session_state.get(_NOTICE)
     if notice is None:
+        return
+    if leaving.is_asked():
         return
     left = bool(notice.source) and st.session_state["src"] != notice.source
     if left or page.script != notice.script or time.monotonic() - notice.since > _LASTS:
@@ -178,6 +181,8 @@ def ways(files: Sequence[tuple[str, int]], section: str) -> list[Way]:
             raise qc.QuantError(
                 f"{short(name)} has {megabytes(size)}; at most {megabytes(most)} can be opened here."
             )
+    if len(files) > _FILES:
+        raise qc.QuantError(f"These are {len(files):,} files; at most {_FILES} can be opened at once.")
     every = [(number, name, name.lower()) for number, (name, _) in enumerate(files)]
     parts = [(n, name) for n, name, lower in every if lower.endswith((*OPENERS, ".json"))]
     is_checkpoint = any(name.lower().endswith(tuple(OPENERS)) for _, name in parts)

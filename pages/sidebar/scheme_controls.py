@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
+from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
 from pages.shared.state.selection import PageTensor
@@ -15,6 +16,7 @@ from quantcore.formats import MAX_BITS, MAX_VALUES, METHODS, MIN_BITS
 from quantcore.numerics import MAX_SEED, WORDS
 from quantcore.range_setting import Control
 from quantcore.scheme import KINDS
+from quantcore.wording import joined
 
 INTEGERS, FITTED = DEFAULTS["format"], "fitted codebook"
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
@@ -53,6 +55,8 @@ def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
         bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", bind="query-params")
         signed = _either("Codes", "codes", "signed", "unsigned", label_visibility="collapsed")
         symmetric = _either("Symmetry", "mode", "symmetric", "asymmetric", label_visibility="collapsed")
+        if symmetric and not signed:
+            _say_zero_points(qc.IntFormat(bits, signed=False), convention)
     try:
         granularity = _granularity(shape, convention)
         range_setting = _range()
@@ -73,6 +77,18 @@ def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
         fmt, symmetric, granularity, range_setting, convention, qc.Scheme.parse(scales) if scales else None
     )
     return scheme if name != FITTED or tensor is None else cache.fitted(tensor, scheme, size, method)
+
+
+def _say_zero_points(fmt: qc.IntFormat, convention: qc.Convention) -> None:
+    """Draw which zero point unsigned symmetric codes have here, and one library per other zero point."""
+    here, others = convention.zero_point.middle(fmt), dict[int, str]()
+    for other in qc.INTEGER_CONVENTIONS.values():
+        kinds, place = _allowed(other, "kind"), other.zero_point.middle(fmt)
+        if place != here and (kinds is None or "unsigned symmetric" in kinds):
+            others.setdefault(place, other.name)
+    if others:
+        elsewhere = joined([f"{place} in {name}" for place, name in others.items()])
+        st.caption(messages.plain(f"Zero point {here}; {elsewhere}."))
 
 
 def _heading() -> None:

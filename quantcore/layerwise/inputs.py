@@ -152,8 +152,8 @@ def collect(
 ) -> Collected:
     """Run a model on batches and return what its `torch.nn.Linear` layers get as inputs.
 
-    Sums are float64. Embeddings have no entry, since they are looked up, and neither have layers of other
-    classes, such as the Conv1D of transformers, whose weights are stored (inputs, outputs).
+    Sums are float64. Embeddings have no entry, since they are looked up, and neither have weights of other
+    modules: stacks of experts, or Conv1D of transformers, whose weights are stored (inputs, outputs).
 
     Args:
         model: in evaluation mode; its hooks are removed at the end.
@@ -336,20 +336,21 @@ def _own_mask(model: nn.Module, batch: Any) -> Any:
 
 
 def _notes(model: nn.Module, run: _Run) -> Iterable[str]:
-    modules = dict(model.named_modules())
-    if any(isinstance(module, nn.Embedding) for module in modules.values()):
+    embeddings = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
+    if embeddings:
         yield "Embeddings have no entry: they are looked up."
-    transposed = [name for name, module in modules.items() if type(module).__name__ == "Conv1D"]
+    matrices = [name for name, weight in model.named_parameters() if weight.ndim > 1]
+    others = [name for name in matrices if name not in run.sums and name.rpartition(".")[0] not in embeddings]
     unused = [name for name, own in run.sums.items() if not own.tokens]
     unmasked = [name for name in run.sums if name in run.unmasked]
     for names, said in (
-        (transposed, "no entry, since weights of the class Conv1D are stored (inputs, outputs)"),
+        (others, "no entry, since it does not belong to a torch.nn.Linear"),
         (unused, "no entry, since the model did not run it as a module, or for no token that counts"),
         (unmasked, "padding counts too, since the inputs have another shape than the mask"),
         (run.too_large, "no H, since it does not fit in most_bytes"),
     ):
         if names:
-            yield f"{count(len(names), 'layer')}, the first {short(names[0], 120)}: {said}."
+            yield f"{count(len(names), 'weight')}, the first {short(names[0], 120)}: {said}."
 
 
 def _gguf_name(name: str, architecture: str) -> tuple[str, int | None]:

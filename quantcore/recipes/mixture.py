@@ -38,6 +38,7 @@ _FALLBACKS = {
     **dict.fromkeys(("Q2_0", "Q2_K", "Q3_K", "TQ1_0", "TQ2_0"), "Q4_0"),
     "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0",
 }  # fmt: skip
+_SMALL = 32  # elements of the smallest blocks; rows that these do not divide become F16
 _NEED_IMATRIX = ("IQ3_XXS", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_M", "IQ1_S")
 _OF_EMBEDDINGS = {
     **dict.fromkeys(("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"), "Q2_K"),
@@ -83,9 +84,9 @@ def fitting(kind: str, width: int) -> str:
     """
     if width % BLOCKS[kind][1] == 0:
         return kind
-    if kind not in _FALLBACKS:
+    instead = _FALLBACKS.get(kind, "F16" if BLOCKS[kind][1] == _SMALL else "")
+    if not instead:
         raise QuantError(f"no tensor type fallback is defined for type {ggml_name(kind)}")
-    instead = _FALLBACKS[kind]
     return instead if width % BLOCKS[instead][1] == 0 else "F16"
 
 

@@ -111,7 +111,10 @@ def test_files_go_to_the_page_that_they_belong_to(app: Any) -> None:
     app.wait("location.pathname.endsWith('/checkpoint')")
     expect(app.input("ck")).to_have_value("upload:model.safetensors and 1 more")
     expect(app.key("opening_ck_meter")).to_contain_text("read")
-    app.page.go_back()
+    expect(notice(app)).to_contain_text("2 files as a checkpoint: opened here.")
+    expect(app.page.get_by_test_id("stPopoverBody")).to_have_count(0)
+    undo(app)
+    app.wait("!location.pathname.endsWith('/checkpoint')")
     wait_for(app, before)
     source = "import torch\nx = torch.tensor([0.5, -1.0])\nscale = x.abs().max() / 127\nq = torch.round(x / scale).clamp(-128, 127)\n"
     cells = [{"cell_type": "code", "source": source.splitlines(True), "metadata": {}, "outputs": []}]

@@ -21,6 +21,11 @@ def to(script: str, parameters: Mapping[str, str] | None = None) -> None:
     st.session_state[_TO] = script, dict(parameters or {})
 
 
+def is_asked() -> bool:
+    """Tell whether `go` opens another page in this run."""
+    return _TO in st.session_state
+
+
 def go() -> None:
     """Open the page that a callback has chosen; call it before the page is drawn."""
     if _TO in st.session_state:

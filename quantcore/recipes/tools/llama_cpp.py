@@ -94,7 +94,8 @@ def _base(types: Mapping[str, str]) -> tuple[str, str]:
     if not kinds:
         raise QuantError(f"llama-quantize makes no file of {', '.join(counts)}; choose other types.")
     kind = kinds[0]
-    return (kind if kind in FTYPES else made[kind]), kind
+    # the file type IQ2_S has IQ2_XS
+    return (kind if FTYPES.get(kind, (0, ""))[1] == kind else made[kind]), kind
 
 
 def _rules(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,10 @@
 """The format controls of the sidebar without a browser: codebooks, fitted codebooks, rounding and its seed."""
 
+import re
+
 import numpy as np
 import pytest
+from app_page import said
 from grid import for_each
 
 import quantcore as qc
@@ -110,3 +113,20 @@ def test_scheme_text_sets_the_seed() -> None:
     assert widget(at, "rounding").value == "floor"
     at = change(at, "_scheme_text", "int4 textbook(rounding=stochastic)")
     assert (widget(at, "rounding").value, widget(at, "rounding_seed").value) == ("stochastic", 0)
+
+
+@pytest.mark.parametrize("library", ["textbook", "aimet.Quantize", "aimet.2024.Quantize"])
+def test_unsigned_symmetric_says_where_the_zero_point_of_others_lies(library: str) -> None:
+    """What is said of this library and of each that is named is what they compute."""
+    at = opened(codes="unsigned", bits="8", library=library)
+    (words,) = [text for text in said(at.caption) if text.startswith("Zero point ")]
+    here, *others = re.findall(r"(\d+)(?: in ([\w.]+\w))?", words)
+    x = drawn(at, "x")
+
+    def computed(name: str) -> str:
+        return str(int(qc.apply(x, qc.Scheme.parse(f"uint8 symmetric {name}")).zero_point))
+
+    assert (here[0], here[1]) == (computed(library), "")
+    assert others
+    assert all(place == computed(name) != here[0] for place, name in others)
+    assert not [text for text in said(change(at, "mode", "asymmetric").caption) if text.startswith("Zero point ")]

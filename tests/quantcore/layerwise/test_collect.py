@@ -66,7 +66,7 @@ def test_padding_does_not_count():
             assert found.layers[name].tokens == 7
             np.testing.assert_allclose(found.layers[name].sums, (x**2).sum(0), rtol=2e-6)
         assert found.layers["head.weight"].tokens == 2
-        assert found.notes[1].startswith("1 layer, the first 'head.weight': padding counts too")
+        assert found.notes[1].startswith("1 weight, the first 'head.weight': padding counts too")
     every = qc.collect(model, [{"input_ids": tokens, "attention_mask": mask}], mask=lambda batch: None)
     assert every.layers["up.weight"].tokens == 10
 
@@ -99,11 +99,14 @@ def test_what_does_not_fit_is_said():
     model, batches = model_and_batches()
     found = qc.collect(model, batches, full=True, most_bytes=8 * (WIDTH**2 + WIDTH**2))
     assert [own.hessian is not None for own in found.layers.values()] == [True, False, True]
-    assert found.notes[-1] == "1 layer, the first 'down.weight': no H, since it does not fit in most_bytes."
+    assert found.notes[-1] == "1 weight, the first 'down.weight': no H, since it does not fit in most_bytes."
     attention = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     with torch.no_grad():
         found = qc.collect(nn.Sequential(nn.Linear(8, 8), attention).eval(), [torch.randn(1, 3, 8)])
-    assert "no entry, since the model did not run it as a module" in found.notes[0]
+    assert found.notes[0] == (
+        "1 weight, the first '1.self_attn.in_proj_weight': no entry, since it does not belong to a torch.nn.Linear."
+    )
+    assert "no entry, since the model did not run it as a module" in found.notes[1]
     assert "1.self_attn.out_proj.weight" not in found.layers
 
 

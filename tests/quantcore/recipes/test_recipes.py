@@ -1,7 +1,9 @@
 """Recipes, given to the real libraries: they must take them, and do what they say on a small model."""
 
 import json
+import shlex
 from collections import OrderedDict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from quantcore.errors import QuantError
 from quantcore.layerwise import plan, sensitivity
 from quantcore.recipes import TOOLS, ftype_file, ftype_types, recipe
 
+MATRICES = ("encoder.layer.0.attention.self.query", "encoder.layer.0.output.dense")
 INT4, INT8, UINT4 = "int4 per_group(32)", "int8 per_channel(0)", "uint4 asymmetric per_group(64)"
 
 
@@ -302,6 +305,19 @@ def test_a_recipe_of_an_ftype_leads_to_its_types(ftype):
     file = ftype_file(minilm, ftype, dry_run=True)
     made = recipe(file)
     assert ftype_types(minilm, **made.json | {"imatrix": True}) == dict(file.types)
+
+
+@pytest.mark.parametrize("kind", ["IQ2_S", "IQ2_XS", "IQ3_S", "Q3_K", "MXFP4", "Q8_0"])
+def test_the_words_are_as_llama_quantize_reads_them(kind):
+    """A shell splits them, and the program lowers the letters of a pattern, which ends at the first =."""
+    minilm = open_checkpoint(EXAMPLES["minilm"])
+    made = recipe({f"{name}.weight": "Q4_0" if "query" in name else kind for name in MATRICES}, "llama.cpp", minilm)
+    program, *words = shlex.split(made.text.replace("\\\n", " "))
+    parts = [word.partition("=") for before, word in pairwise(words) if before == "--tensor-type"]
+    assert program == "llama-quantize"
+    rules = [(pattern.lower(), name) for pattern, _, name in parts]
+    types = ftype_types(minilm, words[-1], "--imatrix" in words, pure="--pure" in words, tensor_types=rules)
+    assert (types["blk.0.attn_q.weight"], types["blk.0.ffn_down.weight"]) == ("Q4_0", kind)
 
 
 def test_layers_share_a_pattern_and_numbers_are_whole():
