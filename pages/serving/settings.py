@@ -52,6 +52,8 @@ class Settings:
         code: "off": code pasted into Match is not evaluated.
         warm_up: the pages that the server opens of its own accord: "all", the first before it answers and the
             others behind it; or "first" alone, so that the first visitor of each other page waits.
+        scheduler: address of a Dask scheduler at whose workers checkpoints of the models folder are measured;
+            empty: by this process.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -72,6 +74,13 @@ class Settings:
     )
     code: str = field(default="on", metadata={"pattern": "on|off", "words": "on or off"})
     warm_up: str = field(default="all", metadata={"pattern": "all|first", "words": "all or first"})
+    scheduler: str = field(
+        default="",
+        metadata={
+            "pattern": r"(tcp|tls)://[A-Za-z0-9.:\[\]-]+:\d{1,5}",
+            "words": "the address of a Dask scheduler, such as tcp://10.0.0.1:8786",
+        },
+    )
     replica: str = field(
         default="",
         metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},

@@ -372,10 +372,8 @@ def _in_words() -> Iterator[None]:
             f"{killed.allowed_failures + 1} workers died of the same weight, one after another; give them "
             "more memory, or fewer threads each. Go on with the table as it is."
         ) from None
-    except (CancelledError, CommClosedError, OSError) as lost:
-        raise QuantError(
-            f"The Dask scheduler is gone ({_first_line(lost)}); go on with the table as it is."
-        ) from None
+    except (CancelledError, CommClosedError, OSError):
+        raise QuantError("The Dask scheduler is gone; go on with the table as it is.") from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -69,8 +69,8 @@ class Collected:
             architecture: of llama.cpp, such as "llama", to write the imatrix under llama.cpp's names.
 
         Raises:
-            QuantError: the file's ending is neither, it can't be written, or a name of the architecture is
-                not known.
+            QuantError: the file's ending is neither, it can't be written, or a weight has no name in the
+                architecture, or that of another.
         """
         path = Path(path)
         if path.suffix not in (".gguf", ".safetensors"):
@@ -124,7 +124,13 @@ class Collected:
         entries: dict[str, dict[int, LayerInputs]] = {}
         for name, own in self.layers.items():
             stored, expert = (name, None) if architecture is None else _gguf_name(name, architecture)
-            entries.setdefault(stored, {})[expert or 0] = own
+            others = entries.setdefault(stored, {})
+            if (expert or 0) in others:
+                raise QuantError(
+                    f"{short(name, 120)} is not the only weight that llama.cpp calls {short(stored, 120)}; "
+                    "leave architecture out, or collect a part of the model."
+                )
+            others[expert or 0] = own
         tensors: dict[str, Tensor] = {}
         for name, experts in entries.items():
             width = len(next(iter(experts.values())).sums)
@@ -152,8 +158,8 @@ def collect(
 ) -> Collected:
     """Run a model on batches and return what its `torch.nn.Linear` layers get as inputs.
 
-    Sums are float64. Embeddings have no entry, since they are looked up, and neither have layers of other
-    classes, such as the Conv1D of transformers, whose weights are stored (inputs, outputs).
+    Sums are float64. Embeddings have no entry, since they are looked up, and neither have weights of other
+    modules: stacks of experts, or Conv1D of transformers, whose weights are stored (inputs, outputs).
 
     Args:
         model: in evaluation mode; its hooks are removed at the end.
@@ -181,6 +187,8 @@ def collect(
     """
     if model.training:
         raise QuantError("The model is in training mode, in which dropout changes inputs; call model.eval().")
+    if isinstance(batches, Tensor | Mapping):
+        raise QuantError("batches must be a list or another iterable; for one batch, give [batch].")
     if samples < 0 or most_bytes < 0:
         raise QuantError("samples and most_bytes can't be negative.")
     run = _Run(mask or partial(_own_mask, model))
@@ -336,20 +344,21 @@ def _own_mask(model: nn.Module, batch: Any) -> Any:
 
 
 def _notes(model: nn.Module, run: _Run) -> Iterable[str]:
-    modules = dict(model.named_modules())
-    if any(isinstance(module, nn.Embedding) for module in modules.values()):
+    embeddings = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
+    if embeddings:
         yield "Embeddings have no entry: they are looked up."
-    transposed = [name for name, module in modules.items() if type(module).__name__ == "Conv1D"]
+    matrices = [name for name, weight in model.named_parameters() if weight.ndim > 1]
+    others = [name for name in matrices if name not in run.sums and name.rpartition(".")[0] not in embeddings]
     unused = [name for name, own in run.sums.items() if not own.tokens]
     unmasked = [name for name in run.sums if name in run.unmasked]
     for names, said in (
-        (transposed, "no entry, since weights of the class Conv1D are stored (inputs, outputs)"),
+        (others, "no entry, since it does not belong to a torch.nn.Linear"),
         (unused, "no entry, since the model did not run it as a module, or for no token that counts"),
         (unmasked, "padding counts too, since the inputs have another shape than the mask"),
         (run.too_large, "no H, since it does not fit in most_bytes"),
     ):
         if names:
-            yield f"{count(len(names), 'layer')}, the first {short(names[0], 120)}: {said}."
+            yield f"{count(len(names), 'weight')}, the first {short(names[0], 120)}: {said}."
 
 
 def _gguf_name(name: str, architecture: str) -> tuple[str, int | None]:

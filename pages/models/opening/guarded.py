@@ -39,4 +39,4 @@ def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, i
     }
     served = guard.Served(here | files_of) if folder.is_near else guard.Served(here, files_of)
     answer = guard.ask("checkpoint", [name, folder.is_near], work=work, served=served, check=turn.check)
-    return assemble(headers.from_json(answer.value, folder.open), folder.counter)
+    return assemble(headers.from_json(answer.value, folder.open), folder.counter, folder.place(name))

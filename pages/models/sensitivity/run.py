@@ -7,13 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.models.opening import OpenCheckpoint
+from pages.serving import scheduler
+from pages.serving.log import log
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
-from quantcore.layerwise import WHOLE, Table, WeightRow, outline, sensitivity
+from quantcore.errors import QuantError
+from quantcore.layerwise import WHOLE, SensitivityStep, Table, WeightRow, outline, sensitivity
 from quantcore.wording import count, megabytes
 
 AT_ONCE, AT_ONCE_REMOTE = 500_000_000, 5_000_000  # bytes that are sampled without being asked: some seconds
@@ -26,7 +30,8 @@ _PER_CELL = 100  # floats
 class SharedTable:
     """The table of a checkpoint under some schemes.
 
-    ``done`` of ``total`` bytes are measured; ``lock``: held by whoever continues it.
+    ``done`` of ``total`` bytes are measured; ``lock``: held by whoever continues it; ``note``: why the
+    operator's cluster does not measure it, empty if it does or there is none.
     """
 
     key: str
@@ -37,6 +42,7 @@ class SharedTable:
     outlined: Table
     total: int
     done: int = 0
+    note: str = ""
     lock: Any = field(default_factory=threading.Lock)
 
     @property
@@ -93,7 +99,8 @@ def proceed(found: SharedTable, place: DeltaGenerator, draw: Callable[[], None])
     table, label, done = found.table, "Measure exactly", ""
     if table.rows:
         label, done = "Continue", f"{len(table.rows):,} of {count(len(table.names), 'tensor')} done; "
-    if work.starts(place, label, f"{done}{takes}. Until then, estimates are shown."):
+    shared = ", shared by the workers of a cluster" if _is_for_cluster(work, found) else ""
+    if work.starts(place, label, f"{done}{takes}{shared}. Until then, estimates are shown."):
         _run(work, found, place, draw, sample=False)
 
 
@@ -101,38 +108,62 @@ def _run(
     work: LongWork, found: SharedTable, place: DeltaGenerator, draw: Callable[[], None], sample: bool
 ) -> None:
     threads = max(1, turn.CORES - 1)  # one core is left to everybody else
+    at_cluster = _is_for_cluster(work, found)
     largest = max((math.prod(row.shape) for row in found.outlined.ordered), default=1)
     content = cache.CacheKey(found.key, threads * min(largest, WHOLE))
     is_done = lambda: found.is_sampled if sample else found.table.is_finished  # noqa: E731
-    work.run(
-        place, lambda: _steps(found, threads, sample, is_done), content, _BOXES, useless=is_done, draw=draw
-    )
+    steps = lambda: _steps(found, threads, sample, is_done, at_cluster)  # noqa: E731
+    work.run(place, steps, content, _BOXES, useless=is_done, draw=draw)
+    if found.note:
+        st.caption(found.note)
+
+
+def _is_for_cluster(work: LongWork, found: SharedTable) -> bool:
+    """Whether it takes long, the operator names a cluster, and its workers may find the files."""
+    return not work.quick and scheduler.is_set() and bool(found.opened.checkpoint.address)
 
 
 def _steps(
-    found: SharedTable, threads: int, sample: bool, is_done: Callable[[], bool]
+    found: SharedTable, threads: int, sample: bool, is_done: Callable[[], bool], at_cluster: bool
 ) -> Generator[WorkStep, None, None]:
     """Measure weight by weight; if several visitors ask for the same table, only one measures at a time."""
     while not found.lock.acquire(timeout=0.2):
         yield _step(found, sample, "")
     try:
-        inputs = found.imatrix.checkpoint if found.imatrix else None
-        checkpoint, table = found.opened.checkpoint, found.table
-        steps = sensitivity(checkpoint, found.schemes, inputs, table, threads=threads, sample=sample)
-        with closing(steps):
+        with closing(_measuring(found, threads, sample, at_cluster)) as steps:
             for step in steps:
                 found.done = step.done
-                if step.row is not None:
-                    yield _step(found, sample, step.row.name)
+                if step.row is not None or step.workers is not None:
+                    yield _step(found, sample, step.row.name if step.row else "", step.workers)
                 if sample and is_done():
                     break
     finally:
         found.lock.release()
 
 
-def _step(found: SharedTable, sample: bool, name: str) -> WorkStep:
+def _measuring(
+    found: SharedTable, threads: int, sample: bool, at_cluster: bool
+) -> Generator[SensitivityStep, None, None]:
+    """Measure at the workers of the cluster, or what is left of it here if they can't."""
+    inputs = found.imatrix.checkpoint if found.imatrix else None
+    given = found.opened.checkpoint, found.schemes, inputs, found.table, threads, sample
+    client, found.note = scheduler.client() if at_cluster else None, ""
+    if client is not None:
+        try:
+            yield from sensitivity(*given, client=client)
+            return
+        except QuantError as reason:
+            log.warning("%s", reason)
+    if at_cluster:
+        found.note = "The cluster of this server can't be used now, so the server measures by itself."
+    yield from sensitivity(*given)
+
+
+def _step(found: SharedTable, sample: bool, name: str, workers: int | None = None) -> WorkStep:
+    at = "" if workers is None else f" at {count(workers, 'worker')}"
+    more = f": {name}" if name else ""
     if sample:
         known, names = len(found.rows), len(found.table.names)
-        return WorkStep(known / max(1, names), f"Estimate {known:,} of {names:,}: {name}", known)
-    text = f"{megabytes(found.done)} of {megabytes(found.total)}: {name}"
+        return WorkStep(known / max(1, names), f"Estimate {known:,} of {names:,}{at}{more}", known)
+    text = f"{megabytes(found.done)} of {megabytes(found.total)}{at}{more}"
     return WorkStep(found.done / max(1, found.total), text, len(found.table.rows))

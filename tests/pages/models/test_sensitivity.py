@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 from app_page import change, said, script_of, the_app, widget
+from distributed import Client, LocalCluster
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.models.sensitivity import run, views
-from pages.serving import settings
+from pages.serving import scheduler, settings
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise import plan, sensitivity, trade_off, traits
@@ -171,6 +172,47 @@ def test_a_large_checkpoint_is_estimated_stops_and_continues(monkeypatch: pytest
     for name in (QUERY, DENSE):
         reports = [qc.report(qc.apply(tensors[name].read(), scheme)) for scheme in found.schemes]
         assert cells(at)[name.removesuffix(".weight")] == [f"{report.sqnr_db:.1f}" for report in reports]
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What any checkpoint is then, on a server whose operator names a scheduler."""
+    monkeypatch.setattr(run, "AT_ONCE", 0)
+    monkeypatch.setattr(run, "EXACT_AT_ONCE", 0.0)
+    monkeypatch.setenv("QUANTSCOPE_SCHEDULER", "tcp://127.0.0.1:9")
+    settings.current.cache_clear()
+
+
+@pytest.mark.usefixtures("large")
+def test_a_cluster_measures_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    step = run._step
+    monkeypatch.setattr(run, "_step", lambda *given: texts.append(step(*given).text) or step(*given))
+    two = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0")
+    with two as cluster, Client(cluster, set_as_default=False) as client:
+        monkeypatch.setattr(scheduler, "client", lambda: client)
+        at = widget(opened(ck="example:minilm", sn_more="int8; int4 per_group(16)"), "sn_sample_go").click().run()
+        assert any(", shared by the workers of a cluster. Until then" in text for text in said(at.caption))
+        at = widget(at, "sn_exact_go").click().run()
+    assert any(re.fullmatch(rf"Estimate \d of 6 at 2 workers: {QUERY}", text) for text in texts)
+    assert any(re.fullmatch(rf"[\d.]+ [kM]B of [\d.]+ [kM]B at 2 workers: {QUERY}", text) for text in texts)
+    tensors = open_checkpoint(EXAMPLES["minilm"]).tensors
+    wanted = [f"{qc.report(qc.apply(tensors[QUERY].read(), qc.Scheme.parse(text))).sqnr_db:.1f}" for text in ("int8", "int4 per_group(16)")]
+    assert cells(at)[QUERY.removesuffix(".weight")] == wanted
+
+
+@pytest.mark.usefixtures("large")
+def test_a_cluster_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "_SECONDS", 0.05)
+    monkeypatch.setattr(scheduler, "_connection", scheduler._Connection())
+    at = widget(opened(ck="example:minilm", sn_more="int8; int3 per_group(16)"), "sn_sample_go").click().run()
+    note = "The cluster of this server can't be used now, so the server measures by itself."
+    assert note in said(at.caption)
+    assert "127.0.0.1" not in str(said(at.caption)) + str(said(at.markdown))
+    at = widget(at, "sn_exact_go").click().run()
+    assert said(at.caption).count(note) == 1
+    assert len(cells(at)) == 2
+    assert " ± " not in picture(at)
 
 
 def test_of_a_quantized_checkpoint_the_stored_values_are_the_original() -> None:

@@ -36,6 +36,7 @@ def test_values_are_read():
         ("QUANTSCOPE_STORE_GB", "nan", "must be a number of GB"),
         ("QUANTSCOPE_STORE_DAYS", "0", "must be a number of days from 0.01"),
         ("QUANTSCOPE_STORE_VISITOR_MB", "1e99", "must be a number of MB"),
+        ("QUANTSCOPE_SCHEDULER", "10.0.0.1", "must be the address of a Dask scheduler, such as tcp://"),
         ("QUANTSCOPE_STORE_DAY", "3", "did you mean QUANTSCOPE_STORE_DAYS?"),
         (
             "QUANTSCOPE_9876",

@@ -66,7 +66,7 @@ def test_padding_does_not_count():
             assert found.layers[name].tokens == 7
             np.testing.assert_allclose(found.layers[name].sums, (x**2).sum(0), rtol=2e-6)
         assert found.layers["head.weight"].tokens == 2
-        assert found.notes[1].startswith("1 layer, the first 'head.weight': padding counts too")
+        assert found.notes[1].startswith("1 weight, the first 'head.weight': padding counts too")
     every = qc.collect(model, [{"input_ids": tokens, "attention_mask": mask}], mask=lambda batch: None)
     assert every.layers["up.weight"].tokens == 10
 
@@ -99,11 +99,14 @@ def test_what_does_not_fit_is_said():
     model, batches = model_and_batches()
     found = qc.collect(model, batches, full=True, most_bytes=8 * (WIDTH**2 + WIDTH**2))
     assert [own.hessian is not None for own in found.layers.values()] == [True, False, True]
-    assert found.notes[-1] == "1 layer, the first 'down.weight': no H, since it does not fit in most_bytes."
+    assert found.notes[-1] == "1 weight, the first 'down.weight': no H, since it does not fit in most_bytes."
     attention = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     with torch.no_grad():
         found = qc.collect(nn.Sequential(nn.Linear(8, 8), attention).eval(), [torch.randn(1, 3, 8)])
-    assert "no entry, since the model did not run it as a module" in found.notes[0]
+    assert found.notes[0] == (
+        "1 weight, the first '1.self_attn.in_proj_weight': no entry, since it does not belong to a torch.nn.Linear."
+    )
+    assert "no entry, since the model did not run it as a module" in found.notes[1]
     assert "1.self_attn.out_proj.weight" not in found.layers
 
 
@@ -184,6 +187,7 @@ def test_what_is_wrong_is_said(tmp_path):
         (model, [both], {"mask": lambda batch: torch.zeros(2, 5), "samples": -1}, "can't be negative"),
         (nn.Embedding(3, 3).eval(), [tokens], {}, r"no torch.nn.Linear layers"),
         (nn.Linear(2, 2), [tokens], {}, "in training mode"),
+        (model, tokens, {}, r"for one batch, give \[batch\]"), (model, both, {}, r"give \[batch\]"),
         (nan, [torch.tensor([[1.0, torch.nan]])], {}, "Batch 0: The inputs of '0.weight' contain NaN"),
         (nan, [torch.ones(1, 3, 2)], {"mask": lambda batch: torch.zeros(1, 3)}, "or all tokens are masked"),
     ]  # fmt: skip
@@ -204,6 +208,10 @@ def test_what_is_wrong_is_said(tmp_path):
             found.save(tmp_path / name, **options)
     with pytest.raises(qc.QuantError, match=r"llama\.cpp's name of 'up\.weight' is not known"):
         found.save(tmp_path / "a.gguf", architecture="llama")
+    twins = nn.ModuleDict({name: nn.ModuleDict({"lm_head": nn.Linear(3, 3)}) for name in ("model", "module")})
+    twins.forward = lambda x: [twin["lm_head"](x) for twin in twins.values()]
+    with pytest.raises(qc.QuantError, match=r"'module\.lm_head\.weight' is not the only .* calls 'output\.weight'"):
+        qc.collect(twins.eval(), [torch.ones(1, 3)]).save(tmp_path / "a.gguf", architecture="llama")
     found.save(tmp_path / "a.gguf")
     for name in ("a.gguf", "none.safetensors"):
         with pytest.raises(qc.QuantError, match="is not a file of inputs"):
