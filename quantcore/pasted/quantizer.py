@@ -350,7 +350,13 @@ def by_place(vals: list[Val]) -> dict[Place, Chain]:
                 key = (*key, 0)
             if 1 < chain.x.numel() <= MOST and len(key) < MOST_QUANTIZERS:
                 found[key] = chain
-    return found
+    return {key: chain for key, chain in found.items() if not _goes_back(key, chain, found)}
+
+
+def _goes_back(key: Place, chain: Chain, found: dict[Place, Chain]) -> bool:
+    """Tell whether the same codes, seen a second time without a way back, have one."""
+    others = (found[k] for k in found if k[:2] == key[:2] and k[2]) if not key[2] else ()
+    return any(c.x.equal(chain.x) and c.codes[-1].numbers.equal(chain.codes[-1].numbers) for c in others)
 
 
 def _along(way: list[Val]) -> Iterator[Chain]:
