@@ -35,7 +35,7 @@ PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
 _KEY = "_live"
 _WAY = 0.15  # seconds that a run gives way to a picture at most
-_REMEMBERED = 1_000_000  # bytes of answers per session
+_REMEMBERED = 300_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
 
 
@@ -140,8 +140,8 @@ class LiveMaps:
         asked, answers = f"{sorted(values.items())} {held}", self.answers
         if asked not in answers:
             found = self.content(values, held)
-            if sum(len(other) for other, _ in answers.values()) > _REMEMBERED:
-                answers.clear()
+            if len(found) + sum(len(other) for other, _ in answers.values()) > _REMEMBERED:
+                return found
             answers[asked] = found, self.pointer.shown
         found, self.pointer.shown = answers[asked]
         return found

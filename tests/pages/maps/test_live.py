@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, the_app
+from app_page import change, the_app, widget
 from loops import finish
 from starlette.requests import Request
 from starlette.responses import Response
@@ -126,6 +126,17 @@ def test_a_picture_is_the_one_that_the_run_then_draws(parameters: dict[str, str]
     assert text["beside"]["fields"] == {"_scheme_text": field}
 
 
+def test_what_a_finding_outlines_under_one_scheme_is_not_outlined_under_another() -> None:
+    at = opened()
+    widget(at, "_finding_show_0").click().run()
+    before = sent(at)
+    assert before["found"]
+    for bits in (4, 7):
+        text, _ = read(ask(before["live"]["at"], bits=bits))
+        assert bool(text["found"]) == (bits == 4)
+        assert text["number"] == sent(change(at, "bits", bits))["number"]
+
+
 def test_codes_figures_and_scheme_are_quantcores() -> None:
     at = opened(shape="6x10")
     data = sent(at)
@@ -183,7 +194,7 @@ def test_the_range_is_followed_with_its_figures_and_its_band(
 def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     at = opened()
     address = sent(at)["live"]["at"]
-    for value in ("abc", "1", "17", "-4", "4.5", "", "9" * 5000, "⁴"):
+    for value in ("abc", "1", "17", "-4", "4.5", "", "9" * 5000, "⁴", "012", "00500"):
         answer = ask(address, bits=value)
         assert (answer.status_code, answer.media_type) == (400, "text/plain")
         assert re.fullmatch(
