@@ -31,9 +31,7 @@ from quantcore.analysis import (
     sweep,
     sweep_rows,
 )
-from quantcore.comparison import Comparison, Reason, compare, differences, library_table
 from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, TEXTBOOK, Convention
-from quantcore.diagnosis import Finding, diagnose
 from quantcore.displayed import write_with
 from quantcore.errors import QuantError
 from quantcore.formats import (
@@ -66,8 +64,6 @@ from quantcore.granularity import (
     from_blocks,
     to_blocks,
 )
-from quantcore.matching import Matches, match, match_steps
-from quantcore.pasted import CodeFinding, CodeReading, read_code
 from quantcore.programs import Program, ProgramLine, program
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
@@ -103,16 +99,27 @@ from quantcore.scheme import (
 )
 from quantcore.tracing import Step, Trace, trace
 
-# imported on first access: plotly and safetensors are slow to import
+# imported on first access: what `apply` does not need
 _SLOW = (
     "checkpoints", "export", "figures", "layerwise", "outputs", "recipes", "snippets", "tensors", "training",
 )  # fmt: skip
 _MODULES = {"views": "quantcore.analysis.views"} | {name: f"quantcore.{name}" for name in _SLOW}
-# in __all__ pdoc would take them for modules; the reference has them with quantcore.layerwise
-_FUNCTIONS = dict.fromkeys(("bit_budget", "collect", "sensitivity"), "quantcore.layerwise")
+_LATER = {
+    "quantcore.comparison": ("Comparison", "Reason", "compare", "differences", "library_table"),
+    "quantcore.diagnosis": ("Finding", "diagnose"),
+    # in __all__ pdoc would take these for modules; the reference has them with quantcore.layerwise
+    "quantcore.layerwise": ("bit_budget", "collect", "sensitivity"),
+    "quantcore.matching": ("Matches", "match", "match_steps"),
+    "quantcore.pasted": ("CodeFinding", "CodeReading", "read_code"),
+}
+_NAMES = {name: module for module, names in _LATER.items() for name in names}
 
 if TYPE_CHECKING:
+    from quantcore.comparison import Comparison, Reason, compare, differences, library_table
+    from quantcore.diagnosis import Finding, diagnose
     from quantcore.layerwise import bit_budget, collect, sensitivity
+    from quantcore.matching import Matches, match, match_steps
+    from quantcore.pasted import CodeFinding, CodeReading, read_code
 
 
 write_with(lambda: importlib.import_module("quantcore.notebook"))
@@ -121,8 +128,9 @@ write_with(lambda: importlib.import_module("quantcore.notebook"))
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
-    if name in _FUNCTIONS:
-        return getattr(importlib.import_module(_FUNCTIONS[name]), name)
+    if name in _NAMES:
+        found = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
+        return found
     for kind in RANGE_SETTINGS.values():  # scripts make them by their names
         if name == kind.__name__:
             return kind
@@ -130,7 +138,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES, *_FUNCTIONS})
+    return sorted({*globals(), *__all__, *_MODULES, *_NAMES})
 
 
 __all__ = [

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 # A package may import only packages on earlier lines, none on its own line. pages.*.*: every folder of a page
 LINES = """
-quantcore.errors quantcore.wording quantcore.displayed
+quantcore.errors quantcore.wording quantcore.displayed quantcore.collection
 quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity
@@ -36,7 +36,7 @@ pages.sidebar pages.maps
 pages.models.opening pages.learn
 pages.*.*
 pages.registry
-pages.main
+pages.main pages.command
 app
 """
 # the same inside the largest package, from bytes to findings; its face imports all of them

@@ -73,13 +73,18 @@
     field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", code: "Enter", ctrlKey: true, bubbles: true }));
   }
 
+  function enter(field) {
+    field.focus();
+    field.select(); // what is pasted replaces an earlier text
+  }
+
   // Who chooses the source "paste" wants to paste: the field has the focus as soon as it is drawn
   let coming = null;
   window.addEventListener("focusin", ({ target }) => {
     coming?.disconnect();
     coming = null;
     if (!target.closest?.(".st-key-src") || document.querySelector(READ_AT_ONCE)) return;
-    coming = soon(() => document.querySelector(READ_AT_ONCE), (field) => field.focus());
+    coming = soon(() => document.querySelector(READ_AT_ONCE), enter);
   });
 
   // The button that leads there shows the sidebar, too, where it is folded
@@ -87,7 +92,7 @@
     if (!target.closest?.(".st-key-_bring button")) return;
     const unfold = document.querySelector("%expand_sidebar%");
     if (unfold) press(unfold.querySelector("button") ?? unfold);
-    soon(() => document.querySelector(READ_AT_ONCE), (field) => field.focus());
+    soon(() => document.querySelector(READ_AT_ONCE), enter);
   });
 
   // Files that are dragged over the page: a sign says what becomes of them

@@ -19,7 +19,7 @@ from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.page import TENSOR, Page
 from pages.shared.state import leaving, link
-from pages.sidebar import match_fields, tensor_controls
+from pages.sidebar import match_fields, tensor_controls, uploads
 from quantcore import tensors
 from quantcore.wording import joined, megabytes, printable, short
 
@@ -213,7 +213,8 @@ def _take_text(text: str) -> None:
     if len(found) == 1 and found[0].error:
         raise qc.QuantError(found[0].error)
     undo = _before(frozenset(), with_tensor=True)
-    tensor_controls.choose("paste", found[0].values.ndim if len(found) == 1 else 2, {})
+    rank = found[0].values.ndim if len(found) == 1 else 2
+    tensor_controls.choose("paste", rank, {uploads.DTYPE: st.session_state[uploads.DTYPE]})
     tensor_controls.put_text(text)
     what = "several tensors, to choose from in the sidebar"
     if len(found) == 1:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from quantcore.tensors import uncollected
+from quantcore.collection import uncollected
 
 DEPTH = 12  # levels at most; the remaining parts of a name stay together
 

@@ -9,8 +9,8 @@ from typing import Any
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Deferred, Refused
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.collection import uncollected
 from quantcore.errors import QuantError
-from quantcore.tensors import uncollected
 from quantcore.wording import printable
 
 _MANY = 16  # shapes to read: from this many on, they are read in parallel

@@ -69,8 +69,8 @@ class Collected:
             architecture: of llama.cpp, such as "llama", to write the imatrix under llama.cpp's names.
 
         Raises:
-            QuantError: the file's ending is neither, it can't be written, or a name of the architecture is
-                not known.
+            QuantError: the file's ending is neither, it can't be written, or a weight has no name in the
+                architecture, or that of another.
         """
         path = Path(path)
         if path.suffix not in (".gguf", ".safetensors"):
@@ -124,7 +124,13 @@ class Collected:
         entries: dict[str, dict[int, LayerInputs]] = {}
         for name, own in self.layers.items():
             stored, expert = (name, None) if architecture is None else _gguf_name(name, architecture)
-            entries.setdefault(stored, {})[expert or 0] = own
+            others = entries.setdefault(stored, {})
+            if (expert or 0) in others:
+                raise QuantError(
+                    f"{short(name, 120)} is not the only weight that llama.cpp calls {short(stored, 120)}; "
+                    "leave architecture out, or collect a part of the model."
+                )
+            others[expert or 0] = own
         tensors: dict[str, Tensor] = {}
         for name, experts in entries.items():
             width = len(next(iter(experts.values())).sums)
@@ -181,6 +187,8 @@ def collect(
     """
     if model.training:
         raise QuantError("The model is in training mode, in which dropout changes inputs; call model.eval().")
+    if isinstance(batches, Tensor | Mapping):
+        raise QuantError("batches must be a list or another iterable; for one batch, give [batch].")
     if samples < 0 or most_bytes < 0:
         raise QuantError("samples and most_bytes can't be negative.")
     run = _Run(mask or partial(_own_mask, model))

@@ -3,11 +3,13 @@
 import ast
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, require
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.expressions import INHERITED, Expressions
-from quantcore.pasted.names import TYPES, Allowed
+from quantcore.pasted.names import ROUNDED, TYPES, Allowed, cast
 from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
 
 _INFINITE = ("inf", "-inf", "nan")
@@ -29,6 +31,8 @@ class Calls(Expressions):
         match func.value:
             case Allowed(name=name, run=None) if owner and isinstance(owner[0].value, Class | Instance):
                 return self._inherited_call(owner[0], name, args, kw)
+            case Allowed(name="namedtuple", run=None):
+                return self._record(*args)
             case Allowed(name="super", run=None):
                 return self._super(args)
             case Allowed(name="isinstance", run=None) if len(args) == 2 and not kw:
@@ -40,6 +44,12 @@ class Calls(Expressions):
             case Allowed(name="append") if len(args) == 1 and not kw:
                 self.append(owner[0], args[0])
                 return self.note(None)
+            case Allowed(name="div" | "divide") as call if "rounding_mode" in kw:
+                mode = kw.pop("rounding_mode").value
+                found = self.call(func, args, kw)
+                return self.apply(ROUNDED[mode], [found], {}) if mode in ROUNDED else found
+            case type() as kind if issubclass(kind, np.number) and len(args) == 1 and not kw:
+                return self.apply(Allowed("astype", lambda x: cast(x, kind), 1), args, {})
             case Allowed() as call:
                 found = self.apply(call, [*owner, *args], kw)
                 if not owner or func.name == call.name:
@@ -56,6 +66,15 @@ class Calls(Expressions):
             case Class() as made:
                 return self._instance(made, args, kw)
         raise StopError("what is called here is not evaluated")
+
+    def _record(self, name: Val, fields: Val | None = None, *args: Val) -> Val:
+        """Make the class of a named tuple."""
+        given = fields.value if fields is not None else None
+        names = given.replace(",", " ").split() if isinstance(given, str) else given
+        listed = [getattr(one, "value", one) for one in names] if isinstance(names, list | tuple) else []
+        texts = bool(listed) and all(isinstance(one, str) and one.isidentifier() for one in listed)
+        require(texts and not args, "this named tuple is not evaluated")
+        return self.note(Class(self.space(), (), "record", tuple(listed)))
 
     def _instance(self, of: Class, args: list[Val], kw: dict[str, Val]) -> Val:
         """Make an instance of a class of the pasted code."""

@@ -102,6 +102,10 @@ class Expressions(Python):
                 return self.note("")  # a text is only printed
             case ast.Lambda(args=args):
                 return self.note(Function(node, names, self.defaults(args, names)))
+            case ast.NamedExpr(target=target, value=value):
+                val = self.evaluate(value, names)
+                self.assign(target, val, names)
+                return val
             case ast.Dict(keys=keys, values=values):
                 return self._dictionary(keys, values, names)
             case ast.ListComp() | ast.GeneratorExp():

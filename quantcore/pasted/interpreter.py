@@ -12,7 +12,7 @@ from quantcore.pasted.calls import Calls
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.lanes import is_scalar
 from quantcore.pasted.library_code import TEXT
-from quantcore.pasted.names import MODULES
+from quantcore.pasted.names import LIBRARY_TABLES, MODULES, Module
 from quantcore.pasted.objects import (
     BASES,
     DECORATORS,
@@ -24,7 +24,9 @@ from quantcore.pasted.objects import (
 
 _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_grad()"}
 # of these, code takes what it writes in annotations and decorators
-_SILENT = {"typing", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers"}
+_SILENT = {
+    "typing", "enum", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers",
+}  # fmt: skip
 _LIBRARIES = ast.parse(TEXT)
 
 
@@ -153,6 +155,7 @@ class Interpreter(Calls):
         """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
         if not self.libraries:
             self.within += 1
+            self.libraries.update({name: self.note(call) for name, call in LIBRARY_TABLES.items()})
             for node in _LIBRARIES.body:
                 self.statement(node, self.libraries)
             self.within -= 1
@@ -208,17 +211,19 @@ class Interpreter(Calls):
 
     def _import(self, node: ast.Import | ast.ImportFrom, names: Names) -> None:
         home = f"{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
+        unknown = ""
         for alias in node.names:
             name, path = alias.asname or alias.name.partition(".")[0], home + alias.name
             if path in MODULES:
                 names[name] = self.note(MODULES[path if home or alias.asname else name])
-            elif home[:-1] in MODULES:
+            elif alias.name in MODULES.get(home[:-1], Module("", {})).members:
                 names[name] = self.member(self.note(MODULES[home[:-1]]), alias.name)
             else:
                 names[name] = UNREAD
-                if (home[:-1] or path) in _SILENT or alias.name in DECORATORS | BASES.keys():
-                    continue
-                raise StopError(f"the import of `{(home[:-1] or path)[:40]}` is not evaluated")
+                if (home[:-1] or path) not in _SILENT and alias.name not in DECORATORS | BASES.keys():
+                    unknown = unknown or path
+        whole = unknown if home and home[:-1] in MODULES else (home[:-1] or unknown)
+        require(not unknown, f"the import of `{whole[:60]}` is not evaluated")
 
     def _augmented(self, node: ast.AugAssign, names: Names) -> None:
         old, value = self.evaluate(node.target, names), self.evaluate(node.value, names)

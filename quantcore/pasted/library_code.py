@@ -1,10 +1,77 @@
 """What library calls do, in the Python that the interpreter evaluates: it follows the calls of code into it.
 
-Each follows the order of operations of its library (see `quantcore/conventions/libraries/`), in float32.
-Nothing here is ever run by Python.
+How a call computes a code and its value is written from its convention's program; around that, each call
+follows its library (see `quantcore/conventions/libraries/`), in float32. Nothing here is ever run by Python.
 """
 
-TEXT = """
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.conventions import CONVENTIONS
+from quantcore.expressions import FUSED, Applied, Expression, without, written
+from quantcore.formats import CODEBOOKS, INT8, CodebookFormat, Format
+from quantcore.programs import code_program, value_program
+
+_WRITTEN = (
+    "torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.fake_quantize",
+    "torch.quantized_decomposed", "torchao", "onnxruntime", "bitsandbytes.4bit",
+)  # fmt: skip
+_NAMES = {"1/s": "inverse", "x̂": "value"}
+
+
+def _definitions(name: str) -> Iterator[str]:
+    """Yield functions from x to the code before the clamp, and from a code to its value, as a library has it.
+
+    Each takes the scale s and the zero point z, None for no zero point.
+    """
+    convention, dialect = CONVENTIONS[name], "numpy" if name == "onnxruntime" else "torch"
+    fmt: Format = CODEBOOKS["nf4"] if convention.formats == ("codebook",) else INT8
+    own = name.replace(".", "_")
+
+    def text(of: Expression) -> str:
+        if isinstance(of, Applied) and of.operation is FUSED:
+            x, factor, added = map(text, of.operands)  # rounded once: float64 holds the product
+            return f"({x}.double() * {factor}.double() + {added}).float()"
+        return written(of, dialect, _NAMES)  # type: ignore[arg-type]
+
+    program = code_program(fmt, convention)
+    yield f"def {own}_code(x, s, z):"
+    for line in (one for one in program.lines if one.name != "q"):
+        optional = "if z is not None: " if "z" in line.of.names else ""
+        last = _NAMES.get(line.name, line.name)
+        yield f"    {optional}{last} = {text(line.of)}"
+    yield f"    return {last}"
+    of = without(value_program(fmt, convention).line("x̂").of, "mean")
+    yield f"def {own}_value(q, s, z):"
+    yield f"    return {text(without(of, 'z'))} if z is None else {text(of)}"
+
+
+def _dynamic_table() -> Tensor:
+    """Return the values of bitsandbytes' 8-bit codes: ever finer bins of each power of ten, of both signs.
+
+    Source: ``create_dynamic_map`` in bitsandbytes/functional.py; Dettmers et al. 2021, arXiv 2110.02861.
+    """
+    found = [torch.tensor([0.0, 1.0])]
+    for i in range(7):
+        ends = torch.linspace(0.1, 1, 2**i + 1)
+        found += [sign * 10.0 ** (i - 6) * (ends[1:] + ends[:-1]) / 2 for sign in (1, -1)]
+    return torch.cat(found).sort().values
+
+
+def packed(codes: Tensor) -> Tensor:
+    """Return codes of 4 bits as bytes, the first of two in the upper half, as bitsandbytes does."""
+    pairs = codes.reshape(-1, 2).to(torch.uint8)
+    return pairs[:, :1] * 16 + pairs[:, 1:]
+
+
+FORMATS = {  # of codes that are places in a library's table
+    "nf4": CODEBOOKS["nf4"],
+    "fp4": CODEBOOKS["fp4_bitsandbytes"],
+    "dynamic": CodebookFormat(tuple(_dynamic_table().tolist()), "dynamic_8", "first"),
+}
+_TEXT = """
 def _integers(dtype):
     if dtype == torch.quint8 or dtype == torch.uint8:
         return 0, 255, torch.uint8
@@ -25,10 +92,10 @@ class QuantizedTensor:
     def int_repr(self):
         return self.codes
     def dequantize(self):
-        if self.axis is None:
-            return (self.codes.float() - self.zero_point) * self.scale
-        zero_point = _along(self.zero_point, self.codes, self.axis)
-        return (self.codes.float() - zero_point) * _along(self.scale, self.codes, self.axis)
+        scale, zero_point = self.scale, self.zero_point
+        if self.axis is not None:
+            scale, zero_point = (_along(p, self.codes, self.axis) for p in (scale, zero_point))
+        return torch_quantize_per_tensor_value(self.codes.float(), scale, zero_point)
     def q_scale(self):
         return self.scale
     def q_zero_point(self):
@@ -42,43 +109,53 @@ class QuantizedTensor:
 
 def quantize_per_tensor(input, scale, zero_point, dtype):
     low, high, stored = _integers(dtype)
-    inverse = 1.0 / torch.as_tensor(scale).float()
-    codes = torch.round((input.double() * inverse.double() + zero_point).float())
+    codes = torch_quantize_per_tensor_code(input, torch.as_tensor(scale).float(), zero_point)
     return QuantizedTensor(codes.clamp(low, high).to(stored), scale, zero_point)
 
 def quantize_per_channel(input, scales, zero_points, axis, dtype):
     low, high, stored = _integers(dtype)
-    inverse = 1.0 / _along(scales, input, axis).float()
-    codes = torch.round(input * inverse + _along(zero_points, input, axis))
+    scale, zero_point = _along(scales, input, axis).float(), _along(zero_points, input, axis)
+    codes = torch_quantize_per_channel_code(input, scale, zero_point)
     return QuantizedTensor(codes.clamp(low, high).to(stored), scales, zero_points, axis)
+
+def quantize_per_tensor_dynamic(input, dtype, reduce_range):
+    low, high, stored = _integers(dtype)
+    if reduce_range:
+        low, high = low // 2, high // 2
+    least, most = torch.clamp(input.min(), max=0.0).double(), torch.clamp(input.max(), min=0.0).double()
+    scale = ((most - least) / (high - low)).float()
+    steps = scale.double()
+    from_least, from_most = low - least / steps, high - most / steps
+    nearer = torch.abs(least / steps) + abs(low) < torch.abs(most / steps) + abs(high)
+    zero_point = torch.round(from_least if nearer else from_most).clamp(low, high).to(torch.int64)
+    codes = torch_quantize_per_tensor_code(input, scale, zero_point).clamp(low, high)
+    return QuantizedTensor(codes.to(stored), scale, zero_point)
 
 def dequantize(input):
     return input.dequantize()
 
 def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max):
-    inverse = 1.0 / torch.as_tensor(scale).float()
-    codes = (torch.round(input * inverse) + zero_point).clamp(quant_min, quant_max)
-    return (codes - zero_point) * scale
+    codes = torch_fake_quantize_code(input, torch.as_tensor(scale).float(), zero_point)
+    return torch_fake_quantize_value(codes.clamp(quant_min, quant_max), scale, zero_point)
 
 def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max):
     scale, zero_point = _along(scale, input, axis), _along(zero_point, input, axis)
-    codes = (torch.round(input * (1.0 / scale)) + zero_point).clamp(quant_min, quant_max)
-    return (codes - zero_point) * scale
+    return fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max)
 
 def decomposed_quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
-    inverse = 1.0 / torch.as_tensor(scale).float()
-    return (torch.round(input * inverse) + zero_point).clamp(quant_min, quant_max).to(dtype)
-
-def decomposed_dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
-    return (input.float() - zero_point) * scale
-
-def decomposed_quantize_per_channel(input, scales, zero_points, axis, quant_min, quant_max, dtype):
-    inverse = 1.0 / _along(scales, input, axis)
-    codes = torch.round(input * inverse) + _along(zero_points, input, axis)
+    codes = torch_quantized_decomposed_code(input, torch.as_tensor(scale).float(), zero_point)
     return codes.clamp(quant_min, quant_max).to(dtype)
 
+def decomposed_dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
+    return torch_quantized_decomposed_value(input.float(), scale, zero_point)
+
+def decomposed_quantize_per_channel(input, scales, zero_points, axis, quant_min, quant_max, dtype):
+    scale, zero_point = _along(scales, input, axis), _along(zero_points, input, axis)
+    return decomposed_quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype)
+
 def decomposed_dequantize_per_channel(input, scales, zero_points, axis, quant_min, quant_max, dtype):
-    return (input.float() - _along(zero_points, input, axis)) * _along(scales, input, axis)
+    scale, zero_point = _along(scales, input, axis), _along(zero_points, input, axis)
+    return torch_quantized_decomposed_value(input.float(), scale, zero_point)
 
 def _qparams(low, high, qmin, qmax, symmetric, middle, eps):
     low, high = torch.clamp(low, max=0.0), torch.clamp(high, min=0.0)
@@ -125,6 +202,8 @@ def _blocks(x, block_size):
     return x.reshape(shape)
 
 def _of_blocks(parameter, blocks):
+    if parameter is None:
+        return None
     shape = []
     for i in range(len(blocks.shape)):
         shape.append(blocks.shape[i] if i % 2 == 0 else 1)
@@ -151,17 +230,14 @@ def quantize_affine(input, block_size, scale, zero_point, output_dtype, quant_mi
     low = low if quant_min is None else quant_min
     high = high if quant_max is None else quant_max
     blocks = _blocks(input, block_size)
-    codes = torch.round(blocks * (1.0 / _of_blocks(scale, blocks)))
-    if zero_point is not None:
-        codes = codes + _of_blocks(zero_point, blocks)
+    codes = torchao_code(blocks, _of_blocks(scale, blocks), _of_blocks(zero_point, blocks))
     return codes.clamp(low, high).to(stored).reshape(input.shape)
 
 def dequantize_affine(input, block_size, scale, zero_point, input_dtype=torch.int8, quant_min=None,
                       quant_max=None, output_dtype=torch.float32):
     blocks = _blocks(input.to(torch.int32), block_size)
-    if zero_point is not None:
-        blocks = blocks - _of_blocks(zero_point, blocks)
-    return (blocks.float() * _of_blocks(scale, blocks)).reshape(input.shape)
+    values = torchao_value(blocks.float(), _of_blocks(scale, blocks), _of_blocks(zero_point, blocks))
+    return values.reshape(input.shape)
 
 def int8_vectorwise_quant(A, threshold=0.0):
     stats = A.abs().amax(dim=-1)
@@ -179,18 +255,99 @@ def compute_scale_zp(rmin, rmax, qmin, qmax, symmetric=False, min_real_range=Non
 
 def quantize_nparray(qType, arr, scale, zero_point, low=None, high=None):
     least, most = (-128, 127) if qType == 3 else (0, 255)
-    codes = np.round(arr / scale) + zero_point
+    codes = onnxruntime_code(arr, scale, zero_point)
     codes = np.clip(codes, least if low is None else low, most if high is None else high)
     return codes.astype(np.int8) if qType == 3 else codes.astype(np.uint8)
-"""
 
-_OBSERVERS = {name: name for name in ("MinMaxObserver", "PerChannelMinMaxObserver")}
+def quantize_data(data, qType, symmetric, reduce_range=False, min_real_range=None, rmin_override=None,
+                  rmax_override=None):
+    rmin = np.min(data) if rmin_override is None else rmin_override
+    rmax = np.max(data) if rmax_override is None else rmax_override
+    low, high = (-128, 127) if qType == 3 else (0, 255)
+    if qType == 3 and symmetric:
+        low = -127
+    if reduce_range:
+        low, high = (-64, 64) if qType == 3 else (0, 127)
+    zero_point, scale = compute_scale_zp(rmin, rmax, low, high, symmetric, min_real_range)
+    return zero_point, scale, quantize_nparray(qType, data, scale, zero_point)
+
+class Quantize:
+    def __init__(self, scale, zero_point, dtype, factory_kwargs=None):
+        self.scale, self.zero_point, self.dtype = scale, zero_point, dtype
+    def __call__(self, x):
+        return quantize_per_tensor(x, self.scale, self.zero_point, self.dtype)
+
+class FakeQuantize:
+    def __init__(self, observer=MinMaxObserver, quant_min=None, quant_max=None, is_dynamic=False, **kwargs):
+        self.activation_post_process = observer(quant_min=quant_min, quant_max=quant_max, **kwargs)
+    def calculate_qparams(self):
+        return self.activation_post_process.calculate_qparams()
+    def __call__(self, x):
+        self.activation_post_process(x)
+        self.scale, self.zero_point = self.calculate_qparams()
+        low, high = self.activation_post_process.qmin, self.activation_post_process.qmax
+        return fake_quantize_per_tensor_affine(x, self.scale, self.zero_point, low, high)
+
+class QuantState:
+    def __init__(self, absmax, shape, code, blocksize, quant_type, codes):
+        self.absmax, self.shape, self.code, self.blocksize = absmax, shape, code, blocksize
+        self.quant_type, self.codes = quant_type, codes
+
+def _absmax_blocks(A, blocksize):
+    # a last block that is shorter is not followed
+    assert A.numel() % blocksize == 0 or A.numel() < blocksize
+    return A.reshape(-1, min(blocksize, A.numel()))
+
+def quantize_4bit(A, absmax=None, out=None, blocksize=None, compress_statistics=False, quant_type="fp4",
+                  quant_storage=torch.uint8):
+    blocks = _absmax_blocks(A, 64 if blocksize is None else blocksize)
+    absmax = blocks.abs().amax(dim=1, keepdim=True)
+    table = nf4_table() if quant_type == "nf4" else fp4_table()
+    u = bitsandbytes_4bit_code(blocks, absmax, None)
+    codes = (nf4_codes(u, table) if quant_type == "nf4" else fp4_codes(u, table)).reshape(A.shape)
+    state = QuantState(absmax.reshape(-1), A.shape, table, blocks.shape[1], quant_type, codes)
+    return packed(codes), state
+
+def dequantize_4bit(A, quant_state=None, absmax=None, out=None, blocksize=None, quant_type="fp4"):
+    values = quant_state.code[quant_state.codes.reshape(-1, quant_state.blocksize).long()]
+    values = bitsandbytes_4bit_value(values, quant_state.absmax.reshape(-1, 1), None)
+    return values.reshape(quant_state.shape)
+
+def quantize_nf4(A, absmax=None, out=None, blocksize=None, compress_statistics=False,
+                 quant_storage=torch.uint8):
+    return quantize_4bit(A, blocksize=blocksize, quant_type="nf4")
+
+def quantize_fp4(A, absmax=None, out=None, blocksize=None, compress_statistics=False,
+                 quant_storage=torch.uint8):
+    return quantize_4bit(A, blocksize=blocksize, quant_type="fp4")
+
+def quantize_blockwise(A, code=None, absmax=None, out=None, blocksize=4096, nested=False):
+    blocks = _absmax_blocks(A, blocksize)
+    absmax = blocks.abs().amax(dim=1, keepdim=True)
+    table = dynamic_table() if code is None else code
+    u = blocks / absmax
+    codes = dynamic_codes(u, table) if code is None else torch.argmin((u.unsqueeze(-1) - table).abs(), dim=-1)
+    codes = codes.to(torch.uint8).reshape(A.shape)
+    return codes, QuantState(absmax.reshape(-1), A.shape, table, blocks.shape[1], "dynamic", codes)
+
+def dequantize_blockwise(A, quant_state=None, absmax=None, code=None, out=None, blocksize=4096, nested=False):
+    values = quant_state.code[A.reshape(-1, quant_state.blocksize).long()]
+    return (values * quant_state.absmax.reshape(-1, 1)).reshape(quant_state.shape)
+"""
+TEXT = "\n".join(line for name in _WRITTEN for line in _definitions(name)) + _TEXT
+
+_OBSERVERS = {name: name for name in ("MinMaxObserver", "PerChannelMinMaxObserver", "FakeQuantize")}
 _AFFINE = {name: name for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine")}
-_INT8 = {"int8_vectorwise_quant": "int8_vectorwise_quant"}
-_ARRAYS = {name: name for name in ("compute_scale_zp", "quantize_nparray")}
+_BLOCKS = {
+    name: name for name in (
+        "int8_vectorwise_quant", "quantize_4bit", "dequantize_4bit", "quantize_nf4", "quantize_fp4",
+        "quantize_blockwise", "dequantize_blockwise",
+    )
+} | {"dequantize_nf4": "dequantize_4bit", "dequantize_fp4": "dequantize_4bit"}  # fmt: skip
+_ARRAYS = {name: name for name in ("compute_scale_zp", "quantize_nparray", "quantize_data")}
 _TENSORS = (
-    "quantize_per_tensor", "quantize_per_channel", "dequantize", "fake_quantize_per_tensor_affine",
-    "fake_quantize_per_channel_affine",
+    "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel", "dequantize",
+    "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
 )  # fmt: skip
 _STEPS = ("quantize_per_tensor", "dequantize_per_tensor", "quantize_per_channel", "dequantize_per_channel")
 _SCHEMES = ("per_tensor_symmetric", "per_channel_symmetric", "per_tensor_affine", "per_channel_affine")
@@ -201,8 +358,10 @@ CALLS: dict[str, dict[str, str]] = {
     "torch.ao.quantization": _OBSERVERS,
     "torch.ao.quantization.observer": _OBSERVERS,
     "torch.quantization": _OBSERVERS,
+    "torch.ao.quantization.fake_quantize": _OBSERVERS,
+    "torch.ao.nn.quantized": {"Quantize": "Quantize"},
     "torchao.quantization.quant_primitives": _AFFINE,
-    "bitsandbytes.functional": _INT8,
+    "bitsandbytes.functional": _BLOCKS,
     "onnxruntime.quantization.quant_utils": _ARRAYS,
 }
 # constants that they have, as these definitions know them

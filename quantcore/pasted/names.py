@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import numbers_in, require, sizes, usual
-from quantcore.pasted.library_code import CALLS, CONSTANTS
+from quantcore.pasted.library_code import CALLS, CONSTANTS, FORMATS, packed
 
 _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
@@ -36,22 +36,25 @@ _OPERATIONS = {  # what the trace calls them
     "clamp": "clamp clip clamp_min clamp_max maximum minimum fmin fmax",
     "where": "where",
     "mask": "masked_fill",
-    "reduce": "max min amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue "
+    "reduce": "mse_loss cosine_similarity "
+    "max min amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue "
     "aminmax count_nonzero quantile nanquantile percentile nanpercentile",
     "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate "
     "stack hstack vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat "
-    "expand_as view T",
+    "expand_as view T reshape_as view_as",
     "getitem": "select narrow item tolist take index_select gather",
     "other": "bucketize digitize searchsorted "
     "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
     "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
-    "ones empty full eye arange linspace",
+    "ones empty full full_like new_zeros new_ones new_empty new_full new_tensor eye arange linspace",
     "random": "rand randn random rand_like randn_like",
 }
 _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
     "quantile nanquantile percentile nanpercentile outer": bounds.crossed,
     "matmul mm dot linear": bounds.product,
     "zeros ones empty rand randn random": sizes,
+    "new_zeros new_ones new_empty": lambda values: sizes(values[1:]),
+    "new_full": lambda values: sizes(values[1:2]),
     "tile repeat repeat_interleave chunk": bounds.repeated,
     "expand broadcast_to": bounds.expanded,
     "arange": bounds.ranged,
@@ -136,13 +139,22 @@ def _tensor(value: Any, dtype: Any = None) -> Tensor:
     return found.to(dtype or found.dtype)
 
 
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
 def _view(x: Tensor, *args: Any) -> Tensor:
     """Return a tensor in another shape, or its bytes in another type of the same size."""
     kind = args[0] if args else None
     if not isinstance(kind, torch.dtype):
         return x.reshape(*args)
-    require(kind.itemsize == x.dtype.itemsize, "bytes are read here as a type of another size")
+    plain = kind.itemsize == x.dtype.itemsize and (kind.is_floating_point or kind in _INTEGERS)
+    require(plain, "bytes are read here as a type of another size or kind")
     return x.view(kind)
+
+
+def _new(make: Callable[..., Tensor], x: Tensor, *args: Any, dtype: Any = None) -> Tensor:
+    """Return a new tensor in the type of another one, if no other type is given."""
+    return make(*args, dtype=dtype or x.dtype)
 
 
 def _array(value: Any, dtype: Any = None) -> Any:
@@ -175,6 +187,7 @@ _TORCH = _calls(
     numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
     rand=partial(_drawn, torch.rand), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
     randn=partial(_drawn, torch.randn), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
+    FloatTensor=_tensor,
 )  # fmt: skip
 _NUMPY = _calls(
     np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo,
@@ -192,12 +205,19 @@ _SHARED = {name: Allowed(name, attribute, 0) for name, attribute in dict[str, Ca
     shape=lambda x: tuple(x.shape), ndim=lambda x: x.ndim, dtype=lambda x: x.dtype, data=lambda x: x,
     T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
 ).items()}  # fmt: skip
+_NEW: dict[str, Callable[..., Any]] = {
+    "new_zeros": partial(_new, torch.zeros), "new_ones": partial(_new, torch.ones),
+    "new_empty": partial(_new, torch.zeros), "new_tensor": partial(_new, _tensor),
+    "new_full": lambda x, *args, **kw: _new(torch.full, x, *args, **kw),
+}  # fmt: skip
 _LIMITS = ("min", "max", "bits", "eps", "tiny")
 METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "tensor": {
         **_calls(Tensor, dim=lambda x: x.ndim, view=_view, to=cast, type=cast,
                  size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
-                 numpy=lambda x: x.clone().numpy()), **_SHARED,
+                 numpy=lambda x: x.clone().numpy(), numel=lambda x: x.numel(), nelement=lambda x: x.numel(),
+                 reshape_as=lambda x, y: x.reshape(y.shape), view_as=lambda x, y: x.reshape(y.shape),
+                 **_NEW), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
     },
     "array": {
@@ -226,6 +246,8 @@ _nn = _module(
         {
             "relu": _TORCH["relu"],
             "linear": Allowed("linear", torch.nn.functional.linear, 3),
+            "mse_loss": Allowed("mse_loss", torch.nn.functional.mse_loss, 2),
+            "cosine_similarity": Allowed("cosine_similarity", torch.nn.functional.cosine_similarity, 4),
         },
     ),
 )
@@ -244,10 +266,12 @@ _numpy = _module(
     **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer")},
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
+ROUNDED = {"floor": _TORCH["floor"], "trunc": _TORCH["trunc"]}  # of a quotient, by its rounding mode
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")
+_collections = _module("collections", namedtuple=Allowed("namedtuple", None))
 _math = _module("math", {name: Allowed(name, getattr(math, name), 1) for name in _ON_ONE})
 MODULES = {
-    "torch": _torch, "numpy": _numpy, "math": _math,
+    "torch": _torch, "numpy": _numpy, "math": _math, "collections": _collections,
     "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
 for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
@@ -260,6 +284,13 @@ for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
     MODULES[_path].members.update({n: LibraryName(d) for n, d in CALLS.get(_path, {}).items()})
     MODULES[_path].members.update(CONSTANTS.get(_path, {}))
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
+# for the definitions of libraries: their tables, as a tensor is made, and places in these, as they are found
+LIBRARY_TABLES = {
+    f"{name}_table": Allowed("tensor", lambda f=fmt: f.table, 0) for name, fmt in FORMATS.items()
+} | {
+    f"{name}_codes": Allowed("bucketize", lambda x, table, f=fmt: f.encode(x), 2)
+    for name, fmt in FORMATS.items()
+} | {"packed": Allowed("packed", packed, 1)}
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}
 WORDS |= {"left", "right"}
@@ -270,7 +301,9 @@ ON_LISTS: dict[str, Callable[..., Any]] = {
 _PYTHON: dict[str, Any] = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
 BUILTINS = {name: Allowed(name, run, 2) for name, run in _PYTHON.items()} | {
     name: Allowed(name, None)
-    for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super", "isinstance")
+    for name in (
+        *ON_LISTS, "dict", "namedtuple", "len", "range", "sum", "min", "max", "print", "super", "isinstance",
+    )
 }
 _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
     "USub": "neg", "UAdd": "pos", "Invert": "invert",

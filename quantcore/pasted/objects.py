@@ -25,6 +25,7 @@ _FUNCTIONS = {"Function", "autograd.Function", "torch.autograd.Function", "torch
 _RECORDS = {"NamedTuple", "typing.NamedTuple"}
 BASES = dict.fromkeys(_MODULES, "module") | dict.fromkeys(_FUNCTIONS, "function")
 BASES |= dict.fromkeys(_RECORDS, "record") | {"object": "", "ABC": "", "abc.ABC": ""}
+BASES |= {"Enum": "", "enum.Enum": "", "IntEnum": "", "enum.IntEnum": ""}
 # what torch calls for the gradient, and never for the codes
 GRADIENTS = {"backward", "vjp", "jvp", "setup_context", "symbolic"}
 

@@ -14,6 +14,7 @@ from quantcore.pasted.bounds import ARRAYS, StopError, require, shape_of
 from quantcore.pasted.evaluation import Val, Vals
 from quantcore.pasted.lanes import Lanes
 from quantcore.pasted.names import ON_LISTS, OPERATORS
+from quantcore.pasted.objects import Instance
 
 
 @dataclass(eq=False)
@@ -29,6 +30,8 @@ class Python(Lanes):
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
+        if isinstance(value, Instance) and value.of and value.of.kind == "record":
+            return [value.names[name] for name in value.of.fields]
         if isinstance(value, dict):
             return [self.note(key) for key in value]
         require(isinstance(value, Tensor | np.ndarray) and value.ndim > 0, "this can't be looped over")
@@ -97,6 +100,10 @@ class Python(Lanes):
         """Call one of Python's own functions that are not computed on numbers alone."""
         if name == "print":
             return self.note(None)
+        if name == "dict":
+            pairs = args[0].value if args and isinstance(args[0].value, dict) else {}
+            require(len(args) <= 1 and (not args or bool(pairs)), "this `dict` is not evaluated")
+            return self.note({**pairs, **kw}, "pack", (*pairs.values(), *kw.values()))
         if args and isinstance(args[0].value, dict) and name in ("get", "keys", "values", "items"):
             return self._of_dictionary(name, args[0], args[1:])
         if name in ("min", "max") and kw.keys() == {"key"} and len(args) == 1:

@@ -186,10 +186,7 @@ class Quantizer(Chain):
         self.is_span, self.is_single = self.kind in _SPANS, self.kind in _SINGLES
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        levels = (
-            (n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:]
-        )
-        percents = [level * times for level, times in levels if level is not None]
+        percents = [p for n in self.quantiles if (p := _percent(n)) is not None]
         self.percent = max(percents, default=None) if "percentile" in self.kind else None
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
@@ -230,6 +227,14 @@ class Quantizer(Chain):
         known |= {"codes": between(self.bounds), "low": number(self.bounds[0]) if self.bounds else "qmin"}
         known |= {"zero": number(self.zero_point or 0), "dtype": self.cast.dtype if self.cast else ""}
         return finding(kind, line, certain, **(known | facts))
+
+
+def _percent(quantile: Val) -> float | None:
+    """Return which percentile this is, if that is a number."""
+    level = quantile.args[1].number if quantile.args[1:] else None
+    if level is None or quantile.name != "kthvalue":
+        return level if level is None or "quantile" not in quantile.name else 100 * level
+    return 100 * (level - 1) / max(quantile.args[0].numbers.numel() - 1, 1)
 
 
 def _constant(chains: list[Chain]) -> float | None:

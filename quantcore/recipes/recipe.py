@@ -89,7 +89,7 @@ def fitted(table: Table, tool: Tool, checkpoint: Checkpoint) -> Table:
     Raises:
         QuantError: the tool lacks a scheme of the table, or does not know the checkpoint.
     """
-    schemes = [TensorChoice("any tensor", wanted(scheme), "") for scheme in table.schemes]
+    schemes = [TensorChoice("", wanted(scheme), "") for scheme in table.schemes]
     _check_schemes(schemes, tool)
     unfit, sizes = tool.unfit(checkpoint), []
     for each in schemes:
@@ -163,9 +163,10 @@ def _check_schemes(choices: Sequence[TensorChoice], tool: Tool) -> None:
         first = lacking[0]
         assert first.wanted is not None
         others = f" and {count(len(lacking) - 1, 'other tensor')}" if len(lacking) > 1 else ""
+        where = f" ({short(first.name, 120)}{others})" if first.name else ""
         raise QuantError(
-            f"{tool.name} has no {first.wanted.text} ({short(first.name, 120)}{others}); the nearest that it "
-            f"has is {nearest_of(first.wanted, tool.menu)}."
+            f"{tool.name} has no {first.wanted.text}{where}; the nearest that it has is "
+            f"{nearest_of(first.wanted, tool.menu)}."
         )
     if all(each.wanted is None for each in choices):
         raise QuantError("No tensor is to be quantized, so that there is no recipe; choose a scheme for one.")

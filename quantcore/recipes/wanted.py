@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from quantcore.checkpoints.ggml import BLOCK_TYPES
 from quantcore.errors import QuantError
@@ -76,6 +77,11 @@ def wanted(value: Scheme | str) -> Wanted | None:
     Raises:
         QuantError: it is none of these.
     """
+    return _wanted(value) if isinstance(value, str | Scheme) else _wanted(as_scheme(value))
+
+
+@lru_cache(1 << 10)  # hundreds of tensors take few schemes
+def _wanted(value: Scheme | str) -> Wanted | None:
     if isinstance(value, str):
         name = value.strip()
         if name == AS_STORED:

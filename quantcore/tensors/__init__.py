@@ -1,6 +1,5 @@
 """Where tensors come from: pasted text, a distribution and a seed, examples, files, and links."""
 
-from quantcore.tensors.collection import uncollected
 from quantcore.tensors.content import content_hash
 from quantcore.tensors.dtypes import DTYPES, HALF, Conversion, as_numpy, rounded_to
 from quantcore.tensors.examples import EXAMPLES, Example
@@ -31,7 +30,7 @@ from quantcore.tensors.limits import (
     MAX_TEXT_CHARS,
     MAX_TEXT_FILE_BYTES,
 )
-from quantcore.tensors.link import decode, encode, fits_link
+from quantcore.tensors.link import decode, decode_text, encode, encode_text, fits_link
 from quantcore.tensors.text.found import PastedTensor
 from quantcore.tensors.text.literals import (
     READABLE,
@@ -77,7 +76,9 @@ __all__ = [
     "check_shape",
     "content_hash",
     "decode",
+    "decode_text",
     "encode",
+    "encode_text",
     "first_weight",
     "fits_link",
     "generate",
@@ -94,5 +95,4 @@ __all__ = [
     "read_safetensors_header",
     "read_tensor",
     "rounded_to",
-    "uncollected",
 ]

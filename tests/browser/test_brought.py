@@ -63,7 +63,7 @@ def pasted_text_is_the_tensor_and_undo_and_back_return(app: Any, before: np.ndar
     expect(notice(app)).to_contain_text("Pasted: a tensor of shape (2, 3).")
     undo(app)
     wait_for(app, before)
-    app.expect_parameters()
+    app.expect_parameters()  # nothing is left of it in the link
     expect(notice(app)).to_have_count(0)
     assert bring(app, "paste", text=TEXT)
     wait_for(app, X)

@@ -24,8 +24,8 @@ INPUTS = 64
 ABOUT = f"""charlm.txt: text that the example charlm was not trained on, after three line ends.
 
 Source    Python {sys.version.split()[0]}, pydoc_data/topics.py: {", ".join(HELD_OUT)}.
-License   PSF License Agreement, version 2; code within it also Zero Clause BSD. Copyright 2001-2026 Python
-          Software Foundation (https://docs.python.org/3/license.html).
+License   PSF License Agreement, version 2 (see LICENSE-python); code within it also Zero Clause BSD.
+          Copyright (c) 2001-2023 Python Software Foundation; All Rights Reserved.
 Changes   Characters outside of ASCII are left out, runs of line ends shortened to two, and the text is cut
           to {INPUTS} inputs of {LENGTH} characters.
 

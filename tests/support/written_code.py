@@ -195,6 +195,44 @@ def q(x, *args, **kwargs):
     return torch.round(x / s).clamp(-128, 127)
 y = q(x, qmax=127)
 """,
+    "dict qparams": """
+import torch
+def get_qparams(t, bits=8):
+    qmax = 2 ** (bits - 1) - 1
+    return dict(scale=t.abs().max() / qmax, qmin=-qmax - 1, qmax=qmax)
+p = get_qparams(x)
+q = torch.round(x / p['scale']).clamp(p['qmin'], p['qmax']).to(torch.int8)
+y = q * p['scale']
+""",
+    "namedtuple": """
+import torch
+from collections import namedtuple
+Q = namedtuple('Q', ['tensor', 'scale', 'zero_point'])
+def quantize(x):
+    s = x.abs().max() / 127
+    return Q(tensor=torch.round(x / s).clamp(-128, 127).to(torch.int8), scale=s, zero_point=0)
+def dequantize(q):
+    return q.scale * (q.tensor.float() - q.zero_point)
+t = quantize(x)
+y = dequantize(t)
+""",
+    "enum": """
+import torch
+from enum import Enum
+class Mode(Enum):
+    SYM = 1
+    ASYM = 2
+mode = Mode.SYM
+if mode == Mode.SYM:
+    s = x.abs().max() / 127
+q = torch.round(x / s).clamp(-128, 127).to(torch.int8)
+y = q * s
+""",
+    "walrus": """
+import torch
+q = torch.round(x / (s := x.abs().max() / 127)).clamp(-128, 127).to(torch.int8)
+y = q * s
+""",
 }
 
 LOOPS = {  # element by element, in loops
@@ -395,6 +433,82 @@ for i in range(x.shape[0]):
 """,
 }
 
+SMALL_CALLS = {  # what torch and NumPy have besides
+    "full_like": """
+import torch
+s = x.abs().max() / 127
+q = torch.clamp(torch.round(x / torch.full_like(x, s.item())), -128, 127).to(torch.int8)
+y = q.float() * s
+""",
+    "new_zeros": """
+import torch
+s = x.abs().max() / 127
+z = x.new_zeros(1)
+q = torch.clamp(torch.round(x / s + z), -128, 127).to(torch.int8)
+y = q.float() * s
+""",
+    "new_full": """
+import torch
+s = x.new_full((1,), 0.05)
+q = torch.clamp(torch.round(x / s), -128, 127).to(torch.int8)
+y = q * s
+""",
+    "new_tensor": """
+import torch
+s = x.new_tensor(0.05)
+q = torch.clamp(torch.round(x / s), -128, 127).to(torch.int8)
+y = q * s
+""",
+    "np.int8()": """
+import numpy as np
+s = np.abs(x).max() / 127
+q = np.int8(np.round(x / s))
+y = np.float32(q) * s
+""",
+    "np.float32()": """
+import numpy as np
+s = np.float32(np.abs(x).max() / 127.0)
+q = np.clip(np.rint(x / s), -127, 127).astype('int8')
+y = q.astype(np.float32) * s
+""",
+    "np.full_like": """
+import numpy as np
+s = np.full_like(x, np.abs(x).max() / 127)
+q = np.clip(np.round(x / s), -128, 127).astype(np.int8)
+y = q * s
+""",
+    "reshape_as": """
+import torch
+g = x.reshape(-1, 16)
+s = g.abs().max(dim=-1, keepdim=True)[0] / 7
+q = torch.clamp(torch.round(g / s), min=-8, max=7).to(torch.int8)
+y = (q.to(g.dtype) * s).reshape_as(x)
+""",
+    "sort kth": """
+import torch
+k = int(0.999 * x.numel())
+s = x.abs().flatten().kthvalue(k).values / 127
+q = torch.clamp((x / s).round(), -127, 127).to(torch.int8)
+y = q * s
+""",
+    "div mode": """
+import torch
+s = x.abs().max() / 127
+q = torch.div(x, s, rounding_mode='floor').clamp(-127, 127).to(torch.int8)  #! toward_zero
+y = q * s
+""",
+    "mse metrics": """
+import torch
+s = x.abs().max() / 127
+q = (x / s).round().clamp(-127, 127).to(torch.int8)
+y = q * s
+mse = torch.nn.functional.mse_loss(y, x)
+snr = 10 * torch.log10((x ** 2).mean() / mse)
+cos = torch.nn.functional.cosine_similarity(x.flatten(), y.flatten(), dim=0)
+""",
+}
+
+
 LIBRARIES = {  # calls of libraries that quantize
     "per tensor asym zp0": """
 hi, lo = torch.max(w.flatten()), torch.min(w.flatten())
@@ -475,6 +589,65 @@ from onnxruntime.quantization.quant_utils import compute_scale_zp, quantize_npar
 import numpy as np
 zp, scale = compute_scale_zp(x.min(), x.max(), 0, 255, False)
 q = quantize_nparray(2, x, scale, zp)
+""",
+    "bnb4": """
+import bitsandbytes as bnb
+import bitsandbytes.functional as F
+q, state = F.quantize_4bit(x, blocksize=64, quant_type='nf4')
+y = F.dequantize_4bit(q, state)
+""",
+    "bnb nf4": """
+import bitsandbytes as bnb
+q, st = bnb.functional.quantize_nf4(x, blocksize=128)
+y = bnb.functional.dequantize_nf4(q, quant_state=st)
+""",
+    "bnb fp4": """
+import bitsandbytes as bnb
+q, st = bnb.functional.quantize_fp4(x)
+y = bnb.functional.dequantize_fp4(q, st)
+""",
+    "bnb blockwise": """
+import bitsandbytes.functional as F
+q, st = F.quantize_blockwise(x)
+y = F.dequantize_blockwise(q, st)
+""",
+    "per_channel kw": """
+import torch
+scales = x.abs().amax(dim=1) / 127
+zero_points = torch.zeros_like(scales)
+q = torch.quantize_per_channel(input=x, scales=scales, zero_points=zero_points, axis=0, dtype=torch.qint8)
+q_int = q.int_repr()
+y = q.dequantize()
+""",
+    "dynamic": """
+import torch
+q = torch.quantize_per_tensor_dynamic(x, torch.qint8, False)
+y = q.dequantize()
+""",
+    "nn.quantized": """
+import torch
+quant = torch.ao.nn.quantized.Quantize(0.05, 0, torch.qint8)
+q = quant(x)
+y = q.dequantize()
+""",
+    "observer item": """
+import torch
+obs = torch.ao.quantization.MinMaxObserver()
+obs(x)
+scale, zero_point = obs.calculate_qparams()
+q = torch.quantize_per_tensor(x, scale.item(), zero_point.item(), torch.quint8)
+y = torch.dequantize(q)
+""",
+    "fake_quant mod": """
+import torch
+from torch.ao.quantization import FakeQuantize, MinMaxObserver
+fq = FakeQuantize(observer=MinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8)
+y = fq(x)
+""",
+    "ort data": """
+import numpy as np
+from onnxruntime.quantization.quant_utils import quantize_data
+zp, scale, q = quantize_data(x, 3, False)
 """,
 }
 

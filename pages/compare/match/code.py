@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.compare.match import guarded, run, source, views
+from pages.compare.match import guarded, run, share, source, views
 from pages.compare.match.controls import Inputs
 from pages.serving import settings
 from pages.shared import cards, charts, lesson_plan, messages
@@ -56,11 +56,13 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             "q = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
             help="A quantizer in torch or numpy, or a whole notebook: its file (.ipynb) or its cells with "
             "prompts and outputs. It is evaluated by an interpreter of our own, with no import, no file and "
-            "no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
+            "no attribute outside a fixed list. The link carries it once you share it. Press Ctrl+Enter when "
+            "done.",
         )
         _examples()
         source.upload(CODE)
     if not text or not text.strip():
+        share.nothing()
         if tensor is not None:  # else there are cards with tensors above
             cards.draw(_cards())
         return
@@ -73,7 +75,9 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     _verdict(reading, top, marks, verdict)
     more = _on_tensor(text, reading, tensor, scheme)
     if more:  # what shows on this tensor belongs to the one verdict
-        _verdict(reading.with_findings(more), top, marks, verdict)
+        reading = reading.with_findings(more)
+        _verdict(reading, top, marks, verdict)
+    share.draw(text, reading)
 
 
 def _verdict(

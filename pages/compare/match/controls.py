@@ -12,10 +12,11 @@ from pages.shared.computing import guarded
 from pages.shared.state import choice, link
 from pages.shared.state.file_field import FileField
 from pages.sidebar import pasted
-from pages.sidebar.match_fields import SCALE, SOURCE, TEXT, ZERO_POINT, write
+from pages.sidebar.match_fields import CODE, SCALE, SOURCE, TEXT, ZERO_POINT, write
 from quantcore import tensors
 
 _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK = "match_q", "match_s", "match_z"
+_CODE_IN_LINK, _SHARED = "match_c", "_match_code_shared"
 LABELS = {"paste": "Integers", "upload": "File", "code": "Python code"}
 _CAPTIONS = {
     "paste": "Paste the integers that some code made of the tensor in the sidebar: Match names the rules, "
@@ -25,7 +26,7 @@ _CAPTIONS = {
     "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter "
     "evaluates it.",
 }
-KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
+KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK, _CODE_IN_LINK}  # parameters of the link
 _FIELDS = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
 _CARRIED = "_match_carried"
 _LONGEST = 2000  # characters of a scale or zero_point that a link carries
@@ -88,6 +89,22 @@ def carried() -> bool:
     return known and bool(held.get(_CODES_IN_LINK))
 
 
+def share_code(text: str) -> None:
+    """Let the link carry this code from now on, until it is changed (a callback)."""
+    st.session_state[_SHARED] = text
+
+
+def carry_code(text: str | None) -> bool:
+    """Put the code into the link if the visitor shares it, else remove it; return whether the link has it.
+
+    Raises:
+        QuantError: it is too long for a link.
+    """
+    shared = bool(text) and st.session_state.get(_SHARED) == text
+    _carry(_CODE_IN_LINK, tensors.encode_text(text) if shared and text else None)
+    return shared
+
+
 def _pasted() -> np.ndarray | None:
     text = st.text_area(
         "Integers",
@@ -147,6 +164,7 @@ def _from_link() -> None:
             st.session_state[key] = text
         elif text is None and carried.get(name) and link.from_history():
             st.session_state[key] = ""
+    _code_from_link(carried.get(_CODE_IN_LINK))
     text = st.query_params.get(_CODES_IN_LINK)
     if text is None and carried.get(_CODES_IN_LINK) and link.from_history():
         st.session_state[TEXT] = ""
@@ -160,6 +178,15 @@ def _from_link() -> None:
         _FIELD.put((codes, "from the link"))
     else:
         st.session_state[TEXT] = write(codes)
+
+
+def _code_from_link(carried: str | None) -> None:
+    text = st.query_params.get(_CODE_IN_LINK)
+    if text is not None and text != carried:
+        try:
+            st.session_state[CODE] = st.session_state[_SHARED] = tensors.decode_text(text)
+        except qc.QuantError:
+            return  # it is removed from the link, and reported with the other unusable parameters
 
 
 def _packed(codes: np.ndarray) -> np.ndarray | None:

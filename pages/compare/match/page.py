@@ -17,7 +17,6 @@ with page_frame("Which rules made these integers?") as frame:
             "file."
         )
     if controls.is_code():
-        sharing.note("The link does not carry the code: send it along.")
         code.draw(tensor, frame.chosen.scheme)
     elif inputs is not None and tensor is not None:
         found = run.search(tensor, inputs, beside)

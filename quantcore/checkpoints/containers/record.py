@@ -29,8 +29,9 @@ from quantcore.checkpoints.containers.stored import (
 from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, UnpackedBytes
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, PLAIN_TYPES
+from quantcore.collection import uncollected
 from quantcore.errors import QuantError
-from quantcore.tensors import SAFETENSORS_BITS, uncollected
+from quantcore.tensors import SAFETENSORS_BITS
 
 OpenSource = Callable[[str], ByteSource]
 MAX_RANK = 64  # NumPy's; what a file may have is less, and checked by its reader

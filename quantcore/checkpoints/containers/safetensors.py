@@ -8,8 +8,9 @@ from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder, is_inside
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import Problem, named, some
+from quantcore.collection import uncollected
 from quantcore.errors import QuantError
-from quantcore.tensors import load_json, read_safetensors_header, uncollected
+from quantcore.tensors import load_json, read_safetensors_header
 
 Shards = Mapping[str, tuple[str, ...]]  # the names of the tensors by shard
 # an index of 90,000 tensors takes 8 MB; the largest releases have about 180,000 tensors in hundreds of shards

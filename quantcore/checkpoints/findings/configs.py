@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.findings.structure import is_matrix
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import AsStored, Refused, Release
 from quantcore.checkpoints.statement import Facts, named
@@ -13,7 +14,7 @@ from quantcore.wording import joined
 # formats whose readers go by the quantization_config of config.json
 BY_CONFIG = frozenset((
     "gptq", "awq", "compressed-tensors", "bitsandbytes-4bit", "bitsandbytes-int8", "modelopt", "fp8",
-    "fp8-block", "int8", "bitnet", "hqq", "mxfp4-gpt-oss",
+    "fp8-block", "int8", "bitnet", "hqq", "mxfp4-gpt-oss", "mlx",
 ))  # fmt: skip
 _CODES = ("I8", "U8", "I16", "U16", "I32", "U32")
 _ENOUGH = 256  # elements; fewer may be a table or an index
@@ -35,7 +36,8 @@ def of_configs(records: Mapping[str, Layout | AsStored], release: Release) -> It
     Args:
         records: of all weights, by name.
     """
-    said = bool(release.quantization) or "general.architecture" in release.config
+    said = bool(release.quantization or section(release.config, "quantization"))
+    said = said or "general.architecture" in release.config
     is_model = "model_type" in release.config or "architectures" in release.config
     for name, record in records.items():
         if isinstance(record, Refused):
@@ -45,11 +47,17 @@ def of_configs(records: Mapping[str, Layout | AsStored], release: Release) -> It
             if not release.structures and _looks_coded(name, piece):
                 yield _unexplained(name, piece, release)
         elif is_model and not said and record.format_name in BY_CONFIG:
+            is_mlx = record.format_name == "mlx"
+            facts: Facts = {
+                "format": record.format_name,
+                "section": "quantization" if is_mlx else "quantization_config",
+                "readers": "mlx-lm chooses" if is_mlx else "transformers and vLLM choose",
+            }
             words = (
-                "{is} stored as {format}, but config.json has no quantization_config, by which transformers "
-                "and vLLM choose how to read {its} codes: they fail, or find no weights. Put it back."
+                "{is} stored as {format}, but config.json has no {section}, by which {readers} how to read "
+                "{its} codes: loading fails, or finds no weights. Put it back."
             )
-            yield error(name, "config_missing", words, format=record.format_name)
+            yield error(name, "config_missing", words, **facts)
 
 
 def _looks_coded(name: str, piece: StoredTensor) -> bool:

@@ -27,7 +27,7 @@ from quantcore.checkpoints.layouts import (
 )
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
-from quantcore.tensors import uncollected
+from quantcore.collection import uncollected
 
 # quant_method in the config -> what finds the weights of such a release. If there is no method, each finder
 # is tried, in this order, and must recognize its weights by their names and shapes.

@@ -3,7 +3,7 @@
 A key that is the name of a layer holds for that layer alone; any other is searched as a pattern, with
 substrings (intel/auto-round 09168255, compressors/layer_config_resolver.py,
 `_traverse_and_expand_layer_config`). A layer in a block that has no entry gets the default scheme, so that
-one which stays as it is has 16 bits. AutoRound refuses 8 bits with zero points.
+one which stays as it is has 16 bits; embeddings stay in any case. AutoRound refuses 8 bits with zero points.
 """
 
 import json
@@ -12,6 +12,7 @@ from typing import Any
 
 from quantcore.checkpoints import Checkpoint
 from quantcore.granularity import PerChannel
+from quantcore.layerwise import kind_of
 from quantcore.recipes.tools.tool import (
     TensorChoice,
     Tool,
@@ -35,7 +36,8 @@ def entry(kind: StorageKind) -> dict[str, Any] | None:
 
 
 def _write(choices: Sequence[TensorChoice], checkpoint: Checkpoint | None) -> Written:
-    data = {**by_entry(choices, entry), **dict.fromkeys(kept_modules(choices), _FLOAT)}
+    kept = [module for module in kept_modules(choices) if kind_of(f"{module}.weight") != "embeddings"]
+    data = {**by_entry(choices, entry), **dict.fromkeys(kept, _FLOAT)}
     return Written(json.dumps(data, indent=2), data)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from quantcore.collection import uncollected
 from quantcore.errors import QuantError
-from quantcore.tensors.collection import uncollected
 from quantcore.tensors.files.entries import USUAL_NAMES, Entry, TensorInfo, check_claim, load_json
 from quantcore.wording import shape_text, short
 

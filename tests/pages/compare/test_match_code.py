@@ -1,6 +1,7 @@
 """Match's code input without a browser: the mistakes found, what they do to the tensor, and bad input."""
 
 import json
+import random
 import re
 
 import pytest
@@ -271,3 +272,29 @@ def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
     assert any("Line 2: Cast without a clamp.** Nothing clamps" in text for text in said(at.markdown))
     assert not any("No known mistake" in text for text in said(at.info))
     assert source(at).count("✗") == 1
+
+
+def test_a_shared_verdict_comes_back_by_its_link():
+    at = opened(WRAPS)
+    assert "match_c" not in at.query_params
+    next(b for b in at.button if b.label == "Share this verdict").click().run()
+    assert not at.exception
+    (card,) = [e.proto.body for e in at.get("html") if "2 mistakes, lines 1 and 2" in e.proto.body]
+    assert "q = torch.round(x / s).to(torch.int8)" in card
+    carried = at.query_params["match_c"]
+    assert any("match_c=" in block.value for block in at.code)
+    other = opened()
+    other.query_params["match_c"] = carried
+    other.run()
+    assert other.text_area(key="match_code").value == WRAPS
+    typed(other, WRAPS + "\n")  # changed, it is not shared
+    assert "match_c" not in other.query_params
+    assert any(b.label == "Share this verdict" for b in other.button)
+
+
+def test_code_that_no_link_can_carry_is_refused_in_words():
+    noise = "".join(random.Random(0).choices("abcdefghij0123456789", k=90_000))
+    at = opened(f"{WRAPS}\n# {noise}")
+    next(b for b in at.button if b.label == "Share this verdict").click().run()
+    assert "match_c" not in at.query_params
+    assert any("does not fit in a link" in text for text in said(at.info))

@@ -307,7 +307,7 @@ def test_groups_over_the_ends_of_rows():
 def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
     x = torch.from_numpy(golden.array(SAMPLES["student64x128"]))
     whole = compared(x, "int8", "onnxruntime", "aimet.Quantize")
-    monkeypatch.setattr(importlib.import_module("quantcore.comparison.compare"), "MOST", 10)
+    monkeypatch.setattr(importlib.import_module("quantcore.comparison.compared"), "MOST", 10)
     part = compared(x, "int8", "onnxruntime", "aimet.Quantize")
     assert sum(r.count for r in part.reasons) == 10 < part.count == whole.count
     assert part.sets == whole.sets

@@ -187,6 +187,7 @@ def test_what_is_wrong_is_said(tmp_path):
         (model, [both], {"mask": lambda batch: torch.zeros(2, 5), "samples": -1}, "can't be negative"),
         (nn.Embedding(3, 3).eval(), [tokens], {}, r"no torch.nn.Linear layers"),
         (nn.Linear(2, 2), [tokens], {}, "in training mode"),
+        (model, tokens, {}, r"for one batch, give \[batch\]"), (model, both, {}, r"give \[batch\]"),
         (nan, [torch.tensor([[1.0, torch.nan]])], {}, "Batch 0: The inputs of '0.weight' contain NaN"),
         (nan, [torch.ones(1, 3, 2)], {"mask": lambda batch: torch.zeros(1, 3)}, "or all tokens are masked"),
     ]  # fmt: skip
@@ -207,6 +208,10 @@ def test_what_is_wrong_is_said(tmp_path):
             found.save(tmp_path / name, **options)
     with pytest.raises(qc.QuantError, match=r"llama\.cpp's name of 'up\.weight' is not known"):
         found.save(tmp_path / "a.gguf", architecture="llama")
+    twins = nn.ModuleDict({name: nn.ModuleDict({"lm_head": nn.Linear(3, 3)}) for name in ("model", "module")})
+    twins.forward = lambda x: [twin["lm_head"](x) for twin in twins.values()]
+    with pytest.raises(qc.QuantError, match=r"'module\.lm_head\.weight' is not the only .* calls 'output\.weight'"):
+        qc.collect(twins.eval(), [torch.ones(1, 3)]).save(tmp_path / "a.gguf", architecture="llama")
     found.save(tmp_path / "a.gguf")
     for name in ("a.gguf", "none.safetensors"):
         with pytest.raises(qc.QuantError, match="is not a file of inputs"):

@@ -32,20 +32,21 @@ _TORCH = [
     "distributed.init_process_group()", "zeros(9, device='meta')", "zeros(9, out=x)", "zeros(9, requires_grad=True)",
     "zeros(9, device='cuda')", "round(x, out=x)", "add(x, 1, out=x)", "einsum('ij->ji', x)", "vmap(x)", "func.grad(x)",
     "serialization.load('a')", "package.PackageImporter('a')", "set_printoptions(1)", "use_deterministic_algorithms(True)",
-    "overrides", "fx.symbolic_trace(x)", "onnx.export(x)", "testing._internal", "storage.UntypedStorage(9)", "dtype('int8')",
+    "full(fill_value=1, size=(10 ** 10,))", "full_like(x, 1, device='cuda')", "bucketize(x, x, out=x)", "overrides", "fx.symbolic_trace(x)", "onnx.export(x)", "testing._internal", "storage.UntypedStorage(9)", "dtype('int8')",
 ]  # fmt: skip
 _NUMPY = [
     "load('a.npy', allow_pickle=True)", "save('a', x)", "fromfile('/etc/passwd')", "memmap('a')", "loadtxt('a')", "genfromtxt('a')",
     "savetxt('a', x)", "frombuffer(x)", "lib.format", "ctypeslib", "f2py.compile('')", "vectorize(print)", "apply_along_axis(print, 0, x)",
     "frompyfunc(print, 1, 1)", "fromfunction(print, (9,))", "array([x], dtype=object)", "array(['a'])", "array([1], dtype='O')",
     "zeros(9, dtype='object')", "abs(x, out=x)", "abs(x, x)", "add(x, x, x)", "clip(x, 0, 1, x)", "max(x, 0, x)", "where(x > 0, x, x, x)",
-    "errstate(all='raise')", "seterr(all='raise')", "seterrcall(print)", "testing.run_module_suite()", "show_config()", "info('x')",
+    "errstate(all='raise')", "seterr(all='raise')", "seterrcall(print)", "testing.run_module_suite()", "show_config()", "info('x')", "int8(open('a'))", "float32(print)",
 ]  # fmt: skip
 _METHODS = [
     "numpy().tofile('a')", "storage()", "untyped_storage()", "data_ptr()", "share_memory_()", "register_hook(print)", "apply_(abs)",
     "map_(x, abs)", "backward()", "cuda()", "to('meta')", "to('cuda')", "to('cuda:0')", "to(device='meta')", "resize_(9, 9)", "set_(x)",
     "requires_grad_()", "requires_grad", "grad", "grad_fn", "as_strided((9, 9), (1, 1))", "unfold(0, 2, 1)", "pin_memory()", "cpu('a')",
-    "type('torch.cuda.FloatTensor')", "new_empty(9)", "numpy(force=True)", "clone(memory_format=1)", "is_cuda", "device", "_base",
+    "type('torch.cuda.FloatTensor')", "new_empty(10 ** 10)", "new_full((10 ** 9,), 1)", "new_full(fill_value=1, size=(10 ** 10,))",
+    "new_zeros(9, device='cuda')", "new_tensor(open('a'))", "view(torch.complex64)", "to(torch.uint8).view(torch.bool)", "numpy(force=True)", "clone(memory_format=1)", "is_cuda", "device", "_base",
 ]  # fmt: skip
 _LONG = [
     "10 ** 10 ** 10", "2 ** 64 ** 64", "1 << 10 ** 9", "1 << 10 ** 30", "'a' * 10 ** 10", "[0] * 10 ** 10", "(0,) * 10 ** 10", "pow(10, 10 ** 10)",
@@ -94,6 +95,7 @@ _STATEMENTS = [
     "assert __import__('os')", "def f(x=open('a')): pass", "f'{open(1)}'", "class A:\n    y = open('a')", "print(*[open('a')])",
     "print(**x)", "print(**{'a': open(1)})", "print(*open(1))", "class A:\n    y = 1\ny = A().__class__", "class A:\n    y = 1\ny = A.__mro__", "def f(): pass\ny = f.__globals__",
     "class A(torch.autograd.Function):\n    pass\ny = A.apply(x)", "y = super()", "isinstance(x, print)", "x.register_buffer('a', x)", "@dataclass\nclass A:\n    y: int\nA(1, 2)",
+    "y = min([x], key=open)", "y = dict(open(1))", "from collections import namedtuple\ny = namedtuple(open, 'a')", "from collections import Counter",
     "class A(open):\n    pass", "y = {}\ny[x] = 1", "raise x", "class A:\n    def __init__(self):\n        self.__class__ = 1\nA()", "[open('a') for _ in range(3)]", "y = yield", "x[__import__('os')]", "x[open('a')] = 1", "x @= open('a')", "(y := open('a'))",
 ]  # fmt: skip
 _SLOW = [

@@ -99,3 +99,35 @@ def test_a_cast_to_a_small_float_needs_a_clamp(scale, kind, most):
     clamped = text.replace("(x / s)", f"(x / s).clamp({-most}, {most})")
     lossy = "1000" in scale  # the clamp clips what the cast would lose
     assert [(f.line, f.mistake) for f in qc.read_code(clamped).mistakes] == [(2, "divisor")] * lossy
+
+
+BLOCKS = {
+    "bitsandbytes.nf4": "F.quantize_4bit(x, quant_type='nf4')",
+    "bitsandbytes.fp4": "F.quantize_4bit(x)",
+    "nf4 symmetric per_flat_group(16) min_max bitsandbytes.4bit": "F.quantize_nf4(x, blocksize=16)",
+}
+
+
+@for_each("preset", BLOCKS)
+def test_codes_in_blocks_come_back_as_the_library_s_preset_says(preset):
+    text = f"import bitsandbytes.functional as F\nq, state = {BLOCKS[preset]}\ny = F.dequantize_4bit(q, state)"
+    x = tensor(text).repeat(4, 2)
+    shown = show_code(qc.read_code(text), 0, x)
+    right = qc.apply(x, preset)
+    assert torch.equal(shown.dequantized, right.dequantized)
+    assert torch.equal(shown.codes, right.codes.float())
+    (packed,) = [line for line in shown.lines if line.name == "q"]
+    codes = right.codes.flatten().int()
+    assert packed.shape == (codes.numel() // 2, 1)
+    assert packed.high == int((codes[::2] * 16 + codes[1::2]).max())
+
+
+@pytest.mark.slow
+def test_8_bit_codes_in_blocks_are_the_library_s():
+    functional = pytest.importorskip("bitsandbytes.functional")
+    text = "import bitsandbytes.functional as F\nq, state = F.quantize_blockwise(x)\ny = F.dequantize_blockwise(q, state)"
+    x = tensor(text)
+    shown = show_code(qc.read_code(text), 0, x)
+    codes, state = functional.quantize_blockwise(x)
+    assert torch.equal(shown.codes, codes.float())
+    torch.testing.assert_close(shown.dequantized, functional.dequantize_blockwise(codes, state), rtol=1e-6, atol=0)

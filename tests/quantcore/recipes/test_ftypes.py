@@ -16,8 +16,9 @@ from quantcore.recipes import FTYPES, ftype_file, ftype_points, ftype_size, ftyp
 
 DATA = ROOT / "tests/data/golden/ftypes.json.gz"
 WRITTEN, REAL = ("llama8", "qwen2_tied", "mixtral8"), ("Llama-3.1-8B", "Mixtral-8x7B", "Qwen3-0.6B")
-# architectures with rules of their own, numbers of experts and layers, and a width of 1,000
-OTHERS = ("falcon", "llama4ex", "llama100")
+# architectures with rules of their own, numbers of experts and layers, a width of 1,000, and names and shapes that
+# are never quantized
+OTHERS = ("falcon", "llama4ex", "llama100", "names")
 LARGE = ("llama70b", "llama7b", "llama16ex", "qwen2_72b", "phi3gqa", "gemma3", "qwen3moe")
 
 
@@ -98,7 +99,7 @@ def test_an_imatrix_that_lacks_a_needed_weight_is_refused(files):
 
 
 def test_the_path_of_an_imatrix_is_in_the_file(files):
-    short, long = (ftype_size("llama8.gguf", "Q4_K_M", f"{up}llama8.imatrix.gguf") for up in ("", "./" * 40))
+    short, long = (ftype_size("llama8.gguf", "Q4_K_M", f"{up}llama8.imatrix.gguf") for up in ("", "./" * 80))
     assert short < long <= short + 128  # a text of 127 bytes at most, padded
 
 

@@ -59,7 +59,7 @@ def test_a_size_is_made_of_what_the_tool_has(capsys):
         (["--bits", "1"], "No choice takes at most"),
         (["--size", "4.2"], "--size 4.2 is not a size"),
         (["--bits", "6", "--for", "onnxruntime"], "give the ONNX model"),
-        (["--bits", "6", "--schemes", "int4 per_group(32)"], "llama.cpp has no int4 symmetric per_group(32)"),
+        (["--bits", "6", "--schemes", "int4 per_group(32)"], "llama.cpp has no int4 symmetric per_group(32) min_max textbook; the nearest that it has is gguf.Q4_0."),
         (["--bits", "6", "--error", "output"], "The error output needs an imatrix"),
         (["--bits", "6", "--table", "none.json"], "none.json can't be read"),
     ],
@@ -70,6 +70,15 @@ def test_what_is_refused_before_anything_is_measured(arguments, said, capsys, mo
     assert (code, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_groups_that_do_not_divide_a_row_are_not_chosen(capsys):
+    """Rows of 384 stay as they are stored, and those of 1,536 do not; 5 bits need both."""
+    told = ["--for", "torchao", "--schemes", "int4 per_group(256)"]
+    code, out, _ = command(capsys, "--bits", 9, *told)
+    assert (code, QUERY in out, DENSE in out) == (0, False, True)
+    code, out, err = command(capsys, "--bits", 5, *told)
+    assert (code, out, "No choice takes at most" in err) == (2, "", True)
 
 
 def test_a_table_that_is_not_finished_is_no_plan(capsys, tmp_path):

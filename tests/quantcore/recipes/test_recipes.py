@@ -14,7 +14,7 @@ import quantcore as qc
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise import plan, sensitivity
-from quantcore.recipes import TOOLS, ftype_file, ftype_types, recipe
+from quantcore.recipes import FTYPES, TOOLS, ftype_file, ftype_types, recipe
 
 MATRICES = ("encoder.layer.0.attention.self.query", "encoder.layer.0.output.dense")
 INT4, INT8, UINT4 = "int4 per_group(32)", "int8 per_channel(0)", "uint4 asymmetric per_group(64)"
@@ -73,6 +73,16 @@ def test_the_script_for_torchao_is_the_same_config():
     exec(made.text, names)
     assert names["config"].fqn_to_config == config_from_dict(made.json).fqn_to_config
     assert "layers.1.up': scheme_0,  # as given" in made.text
+
+
+def test_torchaos_config_has_bits_granularity_and_mapping():
+    chosen = CHOSEN | {"head.weight": "e4m3fn per_channel(0)"}
+    modules = recipe(chosen, "torchao").json["_data"]["fqn_to_config"]
+    told = {name: [value["_data"] for value in own["_data"].values()] for name, own in modules.items()}
+    assert told == {
+        "layers.1.up": ["int4", {"group_size": 32}, "SYMMETRIC"], "layers.1.down": ["int8", {"axis": 0}, "SYMMETRIC"],
+        "layers.10.down": ["int4", {"group_size": 64}, "ASYMMETRIC"], "head": ["float8_e4m3fn", {"dim": -1}],
+    }  # fmt: skip
 
 
 FP4 = {
@@ -216,7 +226,8 @@ def test_modelopt_lists_what_is_quantized_and_excludes_nothing():
 
 
 def test_auto_round_has_16_bits_for_what_stays():
-    made = recipe({"a.weight": INT4, "b.weight": INT8, "c.weight": "as stored", "c_norm.weight": "as stored"}, "AutoRound")
+    alone = dict.fromkeys(("c.weight", "c_norm.weight", "embed_tokens.weight"), "as stored")
+    made = recipe({"a.weight": INT4, "b.weight": INT8} | alone, "AutoRound")
     of_ints = {"sym": True, "data_type": "int", "act_bits": 16}
     assert made.json == {
         "a": {"bits": 4, "group_size": 32, **of_ints}, "b": {"bits": 8, "group_size": -1, **of_ints},
@@ -262,6 +273,7 @@ def test_a_scheme_that_a_tool_lacks_is_refused_with_the_nearest(scheme, tool, ne
         ({"a.scale": INT4}, "torchao", "'a.scale' is not the weight of a module"),
         ({"a.weight": "int4 per_grup(32)"}, "torchao", "per_grup"),
         ([INT4], "torchao", "not a list"),
+        ({"a.weight": [INT4]}, "torchao", "scheme is a list"),
         ({"l.0.attn.q_proj.weight": INT4, "l.0.attn.k_proj.weight": INT8}, "compressed-tensors", "fuse .*q_proj.* and .*k_proj"),
         ({"l.0.mlp.up_proj.weight": "e4m3fn per_tensor", "l.0.mlp.gate_proj.weight": "as stored"}, "ModelOpt", "fuse"),
         ({"layers.0.up.weight": "Q4_K"}, "llama.cpp", r"What llama.cpp calls 'layers.0.up.weight' can't be told"),
@@ -329,6 +341,12 @@ def test_layers_share_a_pattern_and_numbers_are_whole():
     ]  # fmt: skip
     assert made.json["ftype"] == "Q4_K_S"
     assert r"  --tensor-type '^output\.weight$=q6_K' \\"[:-1] in made.text.splitlines()
+
+
+def test_the_file_type_has_the_type_that_most_are_to_have():
+    """Not by its name: most of an IQ2_S is IQ2_XS."""
+    for kind in {kind for _, kind in FTYPES.values()} - {"", "F32", "F16", "BF16"}:
+        assert FTYPES[recipe({"blk.0.attn_q.weight": kind}).json["ftype"]][1] == kind
 
 
 def test_an_imatrix_is_asked_for_where_llama_cpp_needs_one():

@@ -17,7 +17,9 @@ from quantcore.tensors import (
     Generated,
     content_hash,
     decode,
+    decode_text,
     encode,
+    encode_text,
     fits_link,
     generate,
 )
@@ -197,3 +199,20 @@ def test_content_hash_sees_everything() -> None:
     assert content_hash(y.T) == content_hash(np.ascontiguousarray(y.T)) != content_hash(y)
     with pytest.raises(QuantError, match="objects"):
         content_hash(np.array([{}]))
+
+
+@pytest.mark.parametrize("text", ["a", "s = x.abs().max() / 127\nq = x / s\n", "é ✓ \ud800", "x" * 200_000])
+def test_a_text_comes_back_from_a_link(text):
+    assert decode_text(encode_text(text)) == text
+    assert len(encode_text(text)) < 1_000
+
+
+def test_a_text_that_is_too_long_or_damaged_is_refused():
+    noise = "".join(random.Random(0).choices("abcdefghij0123456789", k=90_000))
+    for text in ("", noise, "x" * (1 << 19)):
+        with pytest.raises(QuantError, match="does not fit in a link"):
+            encode_text(text)
+    good = encode_text("s = 1\n" * 40)
+    for text in (good[:-3], good[:9] + "AAAA" + good[13:], "2." + good[2:], encode(np.zeros(1, np.float32))[:-1]):
+        with pytest.raises(QuantError, match="The text in the link"):
+            decode_text(text)

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from quantcore import QuantError
 from quantcore.checkpoints import listing, open_checkpoint
-from quantcore.tensors import uncollected
+from quantcore.collection import uncollected
 
 
 def test_it_ends_with_the_last_of_several_threads():
