@@ -1,8 +1,10 @@
 """How time falls with the workers of a Dask cluster: python benchmarks/cluster.py
 
 Writes the headers of a model of 70 billion parameters in Llama's shapes, with sparse files for its zeros, and
-measures its first layers in this process and at 1, 2, … workers of it. On a busy machine the seconds say
-little: what bounds many workers follows from processor times. Prints Markdown.
+measures its first weights in this process and at 1, 2, … workers of it. Then one worker measures all weights
+of a model with as many, 1024 times smaller, which shows what handing them out costs. On a busy machine the
+seconds say little: the processor time of the busiest worker is what it would take on an idle one. Prints
+Markdown.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -21,91 +24,101 @@ from distributed import Client, LocalCluster
 import quantcore as qc
 from benchmarks.smallest import sized
 from quantcore.checkpoints import Checkpoint
-from quantcore.layerwise import USUAL, schemes_of
+from quantcore.layerwise import USUAL, outline, schemes_of
 
-HIDDEN, WIDE, NARROW, VOCABULARY = sized((8192, 28672, 1024, 128256), (256, 512, 128, 1024))
 LAYERS = sized(80, 2)
 SHAPES = {
-    "self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (NARROW, HIDDEN),
-    "self_attn.v_proj": (NARROW, HIDDEN), "self_attn.o_proj": (HIDDEN, HIDDEN),
-    "mlp.gate_proj": (WIDE, HIDDEN), "mlp.up_proj": (WIDE, HIDDEN), "mlp.down_proj": (HIDDEN, WIDE),
+    "self_attn.q_proj": (8192, 8192), "self_attn.k_proj": (1024, 8192), "self_attn.v_proj": (1024, 8192),
+    "self_attn.o_proj": (8192, 8192), "mlp.gate_proj": (28672, 8192), "mlp.up_proj": (28672, 8192),
+    "mlp.down_proj": (8192, 28672),
 }  # fmt: skip
-ENDS = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "lm_head.weight": (VOCABULARY, HIDDEN)}
+ENDS = {"model.embed_tokens.weight": (128256, 8192), "lm_head.weight": (128256, 8192)}
+SMALL = 32  # by which both axes are divided in the model of small weights
 
 
-def generate(folder: Path) -> None:
+def generate(folder: Path, divided: int) -> Checkpoint:
     """Write a shard per layer, and one of embeddings and head."""
     index = {}
     for i in range(LAYERS + 1):
         own = {f"model.layers.{i}.{name}.weight": shape for name, shape in SHAPES.items()}
         name, header, end = f"model-{i:05}.safetensors", {}, 0
         for tensor, (rows, columns) in (ENDS if i == LAYERS else own).items():
-            size = 2 * rows * columns
-            header[tensor] = {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [end, end + size]}
+            shape = [rows // divided, columns // divided]
+            size = 2 * shape[0] * shape[1]
+            header[tensor] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
             index[tensor], end = name, end + size
         text = json.dumps(header).encode()
         with (folder / name).open("wb") as out:
             out.write(len(text).to_bytes(8, "little") + text)
             out.truncate(8 + len(text) + end)  # sparse: takes no space on disk
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    return qc.checkpoints.open_checkpoint(folder)
 
 
-def measured(checkpoint: Checkpoint, most: int, client: Client | None = None) -> tuple[float, float, int]:
-    """Measure the first weights; return seconds, those until workers had been checked, and bytes."""
+def measured(checkpoint: Checkpoint, most: int, client: Client | None = None) -> tuple[float, float]:
+    """Measure the first weights; return seconds, and those until workers had been checked."""
+    schemes = schemes_of(USUAL)
+    table = next(qc.sensitivity(checkpoint, schemes)).table
+    others = list(outline(checkpoint, schemes).rows.items())[most:]
+    table.rows |= others  # as if they were done
     start = time.perf_counter()
-    steps = qc.sensitivity(checkpoint, schemes_of(USUAL), client=client)
+    steps = qc.sensitivity(checkpoint, schemes, table=table, client=client)
     next(steps)
     began = time.perf_counter()
-    for step in steps:
-        if step.row is not None and len(step.table.rows) == most:
-            steps.close()
-            break
-    return time.perf_counter() - began, began - start, step.done
+    for _ in steps:
+        pass
+    return time.perf_counter() - began, began - start
 
 
-def at(checkpoint: Checkpoint, most: int, workers: int) -> list[str]:
+def at(name: str, checkpoint: Checkpoint, most: int, workers: int) -> str:
     """Measure at some workers; return a line of the table."""
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
-        client.run(lambda: qc.layerwise.USUAL)  # they import it
+        client.run(schemes_of, USUAL)  # they import it
         before, own = client.run(time.process_time), time.process_time()
-        took, checked, done = measured(checkpoint, most, client)
-        used = sum(client.run(time.process_time).values()) - sum(before.values())
+        took, checked = measured(checkpoint, most, client)
         own = time.process_time() - own
-    return line(f"{workers} worker{'s' * (workers > 1)}", took, used, own, checked, done)
+        used = [after - before[worker] for worker, after in client.run(time.process_time).items()]
+    return line(name, checkpoint, most, (took, sum(used), max(used), own, checked))
 
 
-def line(name: str, took: float, used: float, own: float, checked: float, done: int) -> list[str]:
-    """Return the cells of a line."""
-    return [name, f"{took:.1f}", f"{used:.1f}", f"{own:.2f}", f"{checked:.2f}", f"{done / used / 1e6:.0f}"]
+def line(name: str, checkpoint: Checkpoint, most: int, found: Sequence[float]) -> str:
+    """Return a line of the table."""
+    done = sum(tensor.num_bytes for tensor in list(checkpoint.tensors.values())[:most])
+    cells = [name, str(most), *(f"{value:.2f}" for value in found), f"{done / found[1] / 1e6:.0f}"]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--weights", type=int, default=len(SHAPES), help="how many of the first are measured")
+    parser.add_argument("--weights", type=int, default=4, help="how many of the first are measured")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as scratch:
-        generate(Path(scratch))
-        checkpoint = qc.checkpoints.open_checkpoint(scratch)
-        elements = sum(size.num_bytes for size in checkpoint.tensors.values()) // 2
+    most = options.weights
+    with tempfile.TemporaryDirectory() as large, tempfile.TemporaryDirectory() as small:
+        checkpoint = generate(Path(large), sized(1, SMALL))
+        elements = sum(tensor.num_bytes for tensor in checkpoint.tensors.values()) // 2
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         print(
-            f"{elements / 1e9:.1f} billion parameters in {len(checkpoint.tensors)} weights, of which the "
-            f"first {options.weights} are measured;"
+            f"{elements / 1e9:.1f} billion parameters, {len(schemes_of(USUAL))} schemes, {cores} cores, ",
+            end="",
         )
-        print(f"{len(schemes_of(USUAL))} schemes, {cores} cores, load {os.getloadavg()[0]:.1f}\n")
+        print(f"load {os.getloadavg()[0]:.1f}\n")
         cpu = time.process_time()
-        took, _, done = measured(checkpoint, options.weights)
-        lines = [line("this process", took, time.process_time() - cpu, 0.0, 0.0, done)]
-        lines += [at(checkpoint, options.weights, workers) for workers in options.workers]
-    print("| | s | CPU of workers, s | CPU of client and scheduler, s | check, s | MB per CPU second |")
-    print("|---|" + "---:|" * 5)
-    print(*(f"| {' | '.join(cells)} |" for cells in lines), sep="\n")
+        took, _ = measured(checkpoint, most)
+        lines = [line("this process", checkpoint, most, (took, *[time.process_time() - cpu] * 2, 0.0, 0.0))]
+        lines += [at(f"workers: {each}", checkpoint, most, each) for each in options.workers]
+        checkpoint = generate(Path(small), SMALL)
+        lines.append(at("small weights", checkpoint, len(checkpoint.tensors), 1))
+    print(
+        "| | weights | s | CPU of workers, s | of the busiest | of client, scheduler | check, s | MB/CPU s |"
+    )
+    print("|---|" + "---:|" * 7)
+    print(*lines, sep="\n")
     return 0
 
 

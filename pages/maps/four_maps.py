@@ -53,13 +53,15 @@ def draw(
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
     beside: live.Beside | None = None,
+    current: selection.Current | None = None,
 ) -> None:
     """Draw the maps if there is a view.
 
     Args:
-        found: boxes of a finding to outline.
+        found: boxes to outline: of a finding of this scheme, or with ``current`` under any.
         against: what the error map is compared with, if the visitor has asked for that.
         beside: what of the page follows with the maps while a control is dragged; None if they don't follow.
+        current: what the maps follow, if the page has controls of its own for that.
     """
     if view is None:
         return
@@ -72,7 +74,8 @@ def draw(
         st.session_state["numbers"],
         theme(),
         is_large(),
-        (str(scheme), found),
+        found,
+        None if current else scheme,
         other.scheme if other else None,
         beside or live.nothing,
     )
@@ -82,7 +85,7 @@ def draw(
         messages.error(str(error), place)
         return
     with place:
-        following = live.offer(maps, selection.get()) if beside else None
+        following = live.offer(maps, current or selection.get()) if beside else None
         component.four_maps(picture, key="maps", on_pick=pick, on_region=region, live=following)
 
 

@@ -35,7 +35,7 @@ PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
 _KEY = "_live"
 _WAY = 0.15  # seconds that a run gives way to a picture at most
-_REMEMBERED = 1_000_000  # bytes of answers per session
+_REMEMBERED = 300_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
 
 
@@ -43,12 +43,13 @@ _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not
 class BesideMaps:
     """What of a page follows with its maps, by the keys of its containers.
 
-    ``html``: what they contain; ``fields``: the texts of their fields; ``late``: those that wait for the run
-    and are dimmed until then.
+    ``html``: what they contain; ``fields``: the texts of their fields; ``bands``: the ranges marked in their
+    charts; ``late``: those that wait for the run and are dimmed until then.
     """
 
     html: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     late: tuple[str, ...] = ()
 
 
@@ -66,7 +67,7 @@ class LiveView:
 
     Attributes:
         chosen: the element that the visitor chose; None for the one with the largest |error|.
-        found: the scheme of a finding that is outlined, and its boxes.
+        found: boxes that are outlined; ``found_in``: under this scheme alone, None for any.
         against: the scheme that the error map is compared with.
         beside: what else of the page follows.
     """
@@ -77,7 +78,8 @@ class LiveView:
     numbers: bool
     theme: str
     large: bool
-    found: tuple[str, tuple[Box, ...]] = ("", ())
+    found: tuple[Box, ...] = ()
+    found_in: qc.Scheme | None = None
     against: qc.Scheme | None = None
     beside: Beside = nothing
 
@@ -92,7 +94,6 @@ class LiveView:
         if element is None:
             element = arithmetic.worst_of(cache.report(tensor, scheme), tensor.shape)
         shown = arithmetic.of(tensor, scheme, element)
-        outlined, boxes = self.found
         return Picture(
             result,
             cache.drawn(tensor, result.scheme, self.view, self.against),
@@ -102,7 +103,7 @@ class LiveView:
             borders=self.borders,
             numbers=self.numbers,
             theme=self.theme,
-            found=boxes if outlined == str(scheme) else (),
+            found=self.found if self.found_in in (None, scheme) else (),
             arithmetic=shown,
             pointed=pointer.token(tensor, result.scheme),
             against=str(self.against) if self.against else "",
@@ -139,8 +140,8 @@ class LiveMaps:
         asked, answers = f"{sorted(values.items())} {held}", self.answers
         if asked not in answers:
             found = self.content(values, held)
-            if sum(len(other) for other, _ in answers.values()) > _REMEMBERED:
-                answers.clear()
+            if len(found) + sum(len(other) for other, _ in answers.values()) > _REMEMBERED:
+                return found
             answers[asked] = found, self.pointer.shown
         found, self.pointer.shown = answers[asked]
         return found
@@ -190,7 +191,7 @@ def offer(view: LiveView, current: Current) -> dict[str, Any] | None:
     held.show(view, current)
     need = int(needs.of(current.scheme, current.tensor.shape) * current.tensor.nbytes)
     at_once = turn.GATE.kind(need) is WorkKind.SMALL
-    return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": dict(current.controls)}
+    return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": {**current.controls}}
 
 
 async def respond(request: Request) -> Response:

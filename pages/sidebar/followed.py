@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import quantcore as qc
-from pages.shared.state.selection import Current, PageTensor
+from pages.shared.state.selection import Controls, Current, Moved
 from quantcore.formats import MAX_BITS, MIN_BITS
 
 BITS = "bits"
 
 
-def controls(scheme: qc.Scheme | None) -> dict[str, float]:
+def controls(scheme: qc.Scheme | None) -> Controls:
     """Return what the followed controls stand at, by key; those that are not drawn are missing."""
     if scheme is None or not isinstance(scheme.format, qc.IntFormat):
         return {}
-    return {BITS: scheme.format.bits}
+    return {BITS: (scheme.format.bits,)}
 
 
-def moved(current: Current, values: Mapping[str, str]) -> tuple[PageTensor, qc.Scheme, dict[str, float]]:
+def moved(current: Current, values: Mapping[str, str]) -> Moved:
     """Return tensor, scheme and `controls` after controls were moved to these values, by key.
 
     Raises:

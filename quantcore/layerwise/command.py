@@ -23,7 +23,7 @@ from quantcore.layerwise.cluster import connect
 from quantcore.layerwise.imatrix import Imatrix
 from quantcore.layerwise.plan import ERRORS, LOCAL, Plan, check_error, check_size, minimum_of, plan
 from quantcore.layerwise.printed import by_layer, not_measured
-from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
+from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm
 from quantcore.wording import count, megabytes, short
 
@@ -36,7 +36,8 @@ EPILOG = """exit code:
   1  a weight can't be read, a file can't be written, or no choice of schemes is within the size \
 once all are measured
   2  a file can't be opened, that of --json can't be written, a scheme or size is not understood, \
-or no choice can be within the size: nothing is measured
+or no choice can be within the size: nothing is measured; or a cluster failed: the file of --json \
+has what was measured until then
 
 examples:
   python -m quantcore sensitivity path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" \
@@ -137,16 +138,28 @@ def _measure(options: argparse.Namespace) -> Table:
         inputs = None if imatrix is None else Imatrix(imatrix.tensors, names)
         check_error(outlined, options.error, inputs)
     torch.set_num_threads(1)  # parallel across weights, not within them
-    threads, was_estimate, due = max(1, options.threads), False, 0.0
+    threads = max(1, options.threads)
     with connect(options.scheduler) if options.scheduler else nullcontext() as client:
         steps = sensitivity(checkpoint, schemes, imatrix, table, threads, options.sample, client=client)
-        for step in with_progress(steps):
+        return _followed(with_progress(steps), options.json)
+
+
+def _followed(steps: Iterable[SensitivityStep], file: str | None) -> Table:
+    """Return the table of the last step; write it every few seconds, and when the cluster fails."""
+    was_estimate, due, step = False, 0.0, None
+    try:
+        for step in steps:
             if was_estimate and not step.is_estimate:
                 _print_estimates(step.table)
             was_estimate = step.is_estimate
-            if options.json and time.monotonic() >= due:
-                _replace(options.json, _as_json(step.table))
+            if file and time.monotonic() >= due:
+                _replace(file, _as_json(step.table))
                 due = time.monotonic() + _EVERY
+    except QuantError:
+        if file and step is not None:
+            _replace(file, _as_json(step.table))
+        raise
+    assert step is not None  # there is a first one
     return step.table
 
 

@@ -11,13 +11,13 @@ from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.outputs.column_coding import ColumnCoder
 from quantcore.outputs.finishing import finished
-from quantcore.outputs.matrices import layer_matrices, matrix
+from quantcore.outputs.matrices import TINY, layer_matrices, matrix
 from quantcore.outputs.moments import checked_moment, second_moment, squared_errors
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.scheme import Scheme, as_scheme
 
 _USUAL_BLOCK = 128
-_LEAST_PIVOT = 2.0**-20  # of the largest: of a smaller one, rounding in float64 leaves no correct digits of U
+_LEAST_PIVOT = 2.0**-20  # over √ of its diagonal: smaller ones are mostly rounding errors of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,13 +204,18 @@ def _inverse_factor(h: Tensor, damping: float) -> Tensor:
     upper: Tensor = lower
     if not bool(failed):
         upper, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(lower), upper=True)
-    # a product of repeated inputs may round to a tiny positive pivot instead of 0
-    if bool(failed) or float(lower.diagonal().min()) < _LEAST_PIVOT * float(lower.diagonal().max()):
+    # an input that is a sum of others leaves rounding errors of its diagonal instead of 0
+    if bool(failed) or float((lower.diagonal() / diagonal.sqrt()).min()) < _LEAST_PIVOT:
         raise QuantError(
             f"H can't be inverted with damping={damping:g}: fewer tokens than inputs, or inputs that repeat "
             "each other; give more tokens or more damping, such as 0.01."
         )
-    return upper.float()
+    found = upper.float()
+    if not (bool(found.isfinite().all()) and float(found.diagonal().min()) > TINY):
+        raise QuantError(
+            "The factor of H⁻¹ exceeds float32: the activations are too small or large; scale x."
+        )
+    return found
 
 
 @dataclass(eq=False)

@@ -149,12 +149,14 @@ def layer(
     weight = None if weight_scheme is None else quantized(w, weight_scheme, numbers_w, "w")
     activation = None if activation_scheme is None else quantized(x, activation_scheme, numbers_x, "x")
     w_hat, x_hat = _values(weight, numbers_w), _values(activation, numbers_x)
+    dw = None if weight is None else w_hat - numbers_w
+    dx = None if activation is None else x_hat - numbers_x
     parts = {}
-    if weight is not None:
-        parts[OF_WEIGHTS] = linear(numbers_x, w_hat - numbers_w)
-    if activation is not None:
-        parts[OF_ACTIVATIONS] = linear(x_hat - numbers_x, numbers_w)
-    if weight is not None and activation is not None:
-        parts[OF_BOTH] = linear(x_hat - numbers_x, w_hat - numbers_w)
+    if dw is not None:
+        parts[OF_WEIGHTS] = linear(numbers_x, dw)
+    if dx is not None:
+        parts[OF_ACTIVATIONS] = linear(dx, numbers_w)
+    if dx is not None and dw is not None:
+        parts[OF_BOTH] = linear(dx, dw)
     y, y_hat = linear(numbers_x, numbers_w, of_bias), linear(x_hat, w_hat, of_bias)
     return LayerOutput(numbers_x, numbers_w, of_bias, weight, activation, y, y_hat, parts)

@@ -18,7 +18,7 @@ from quantcore.wording import shape_text
 
 UNIT = 2.0**-24  # the largest relative error of one float32 rounding
 TINY = 2.0**-126  # the largest absolute error of a product that underflows
-_AXES = {"x": "[tokens, in]", "w": "[out, in]"}
+_AXES = {"x": "[tokens, in]", "w": "[out, in]", "q": "[queries, d]", "k": "[tokens, d]", "v": "[tokens, d_v]"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,7 @@ def matrix(value: Any, what: str) -> Tensor:
         text = str(error)
         raise QuantError(what + text[1:] if text.startswith("x ") else text) from None
     if found.dim() != 2:
-        raise QuantError(
-            f"{what} has shape {shape_text(tuple(found.shape))}; give a matrix, {_AXES.get(what, '')}."
-        )
+        raise QuantError(f"{what} has shape {shape_text(tuple(found.shape))}; give a matrix, {_AXES[what]}.")
     refuse_nonfinite(found, "a layer", what)
     return found
 

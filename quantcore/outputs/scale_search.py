@@ -1,5 +1,6 @@
 """AWQ: input channels with large activations get larger weights, by the scale that the output likes best."""
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -109,8 +110,7 @@ def awq_steps(
     for i in range(ratios):
         scale = _scale(magnitude, i / ratios)
         w_hat = apply_quietly(w * scale, scheme).dequantized.float()
-        loss = float((y - linear(x / scale, w_hat)).pow(2).mean())
-        steps.append(AwqStep(i + 1, count, i / ratios, scale, loss))
+        steps.append(AwqStep(i + 1, count, i / ratios, scale, _loss(y - linear(x / scale, w_hat))))
         yield steps[-1]
     best = min(steps, key=lambda step: step.loss)  # the first one on ties
     smooth_x, smooth_w, kept = x / best.scale, w * best.scale, None
@@ -133,6 +133,12 @@ def _scale(magnitude: Tensor, ratio: float) -> Tensor:
     """Return s of a ratio, in the order of operations of torchao."""
     scale = magnitude.pow(ratio).clamp(min=_LEAST_SCALE)
     return torch.div(scale, (scale.max() * scale.min()).sqrt())
+
+
+def _loss(error: Tensor) -> float:
+    """Return the mean square in float32 as torchao does, or in float64 where squares exceed float32."""
+    found = float(error.pow(2).mean())
+    return found if math.isfinite(found) else float(error.double().pow(2).mean())
 
 
 def _fractions() -> list[float]:

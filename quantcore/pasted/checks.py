@@ -9,17 +9,10 @@ import torch
 from torch import Tensor
 
 from quantcore.numerics import WORDS
+from quantcore.pasted.chain import SMALL, Chain, near
 from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
-from quantcore.pasted.quantizer import (
-    SMALL,
-    Chain,
-    Quantizer,
-    between,
-    block_extremes,
-    near,
-    number,
-)
+from quantcore.pasted.quantizer import Quantizer, between, block_extremes, number
 
 _REAL = ("own", "positive", "negative", "outlier", "one-sided")  # probes like real tensors
 RANGE_FROM_ZERO = ("mistakes", "range-without-minimum")

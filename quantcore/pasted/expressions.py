@@ -336,8 +336,18 @@ class Expressions(Python):
                 owner.names[name] = self.chosen(value, owner.names.get(name))
             case ast.Subscript():
                 self._set_item(*self._place(target, names), value)
+                self._noted_items(target, names)
             case _:
                 raise StopError("this target of an assignment is not evaluated")
+
+    def _noted_items(self, target: ast.Subscript, names: Names) -> None:
+        """Note that a line assigned to elements of a named tensor, which changed with them."""
+        owner: ast.expr = target
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        found = names.get(owner.id) if isinstance(owner, ast.Name) else None
+        if found is not None and not self.within and isinstance(found.value, Tensor | np.ndarray):
+            self.assigned.append((target.lineno, ast.unparse(owner), found))
 
     def _set_item(self, owner: Val, index: Any, vals: Vals, value: Val) -> None:
         items = owner.value

@@ -16,19 +16,11 @@ from quantcore.formats import CODEBOOKS, FLOATS, CodebookFormat, FloatFormat, Fo
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
+from quantcore.pasted.chain import Chain, Place, Seen, origin
 from quantcore.pasted.evaluation import OWN, Override, Val
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.lanes import spread
-from quantcore.pasted.quantizer import (
-    Chain,
-    Place,
-    Quantizer,
-    Seen,
-    block_extremes,
-    by_place,
-    origin,
-    scale_of,
-)
+from quantcore.pasted.quantizer import Quantizer, block_extremes, by_place, scale_of
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting

@@ -181,7 +181,9 @@ class MinMaxObserver:
         return x
     def calculate_qparams(self):
         middle = 128 if self.stored == torch.uint8 else 0
-        return _qparams(self.low, self.high, self.qmin, self.qmax, self.symmetric, middle, self.eps)
+        ends = self.low, self.high, self.qmin, self.qmax
+        scale, zero_point = _qparams(*ends, self.symmetric, middle, self.eps)
+        return scale.reshape(-1), zero_point.reshape(-1)
 
 class PerChannelMinMaxObserver(MinMaxObserver):
     def __init__(self, ch_axis=0, dtype=torch.quint8, qscheme="affine", reduce_range=False, quant_min=None,

@@ -12,12 +12,13 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
+from quantcore.pasted.chain import MOST, Flags, origin
 from quantcore.pasted.checks import check_on
-from quantcore.pasted.evaluation import CodeInputs
+from quantcore.pasted.evaluation import OWN, CodeInputs, Val
 from quantcore.pasted.intended import intended, of_each, right_codes
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.own import is_own, start
-from quantcore.pasted.quantizer import MOST, Flags, by_place
+from quantcore.pasted.quantizer import by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, evaluate
@@ -145,7 +146,7 @@ def show_code(
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
     element = tuple(i + n if i < 0 else i for i, n in zip(element, shape, strict=False))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
-    lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
+    lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each), origin(chain.data))), ""
     try:
         right = intended(q, chain, tuple(x.shape), walk)
         compared = x_hat + chain.shift.float()
@@ -209,17 +210,18 @@ def _evaluated(
     return _evaluated(text, x, handed, flags, most // 16)  # for code that loops over elements
 
 
-def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
-    """Yield what each line assigned, the last time it ran."""
+def _lines(walk: Walk, x: Tensor, element: tuple[int, ...], start: Val) -> Iterator[LineValue]:
+    """Yield what each line assigned, the last time it ran; ``start``: the tensor that is picked from."""
     last = {(line, name): val for line, name, val in walk.assigned}
     for (line, name), val in sorted(last.items(), key=lambda pair: pair[0][0]):
         if not isinstance(val.value, NUMBERS) or not val.numbers.numel():
             continue
         values, dtype = val.numbers, val.dtype or type(val.value).__name__
+        other = origin(val).op == OWN and origin(val) is not start and values.ndim > 0  # such as a table
         try:
             same = values.numel() == x.numel()
             one = (values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element]
-            picked = None if one.ndim else float(one)
+            picked = None if one.ndim or other else float(one)
         except (RuntimeError, IndexError):  # no value belongs to the element
             picked = None
         low, high = float(values.min()), float(values.max())

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from quantcore.pasted.chain import Chain, origin
 from quantcore.pasted.evaluation import OWN, RANDOM, Val
-from quantcore.pasted.quantizer import Chain, origin
 from quantcore.pasted.walk import Walk
 
 

@@ -8,13 +8,14 @@ from functools import partial
 import torch
 
 from quantcore.pasted import bounds
+from quantcore.pasted.chain import SCALINGS
 from quantcore.pasted.checks import check_codes, check_on, check_special
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.floats import check_floats
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
-from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
+from quantcore.pasted.quantizer import Quantizer, between, by_place
 from quantcore.pasted.source import read_source
 from quantcore.pasted.tables import check_values, table_line, table_name
 from quantcore.pasted.walk import Walk, probe

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from quantcore.formats import CODEBOOKS, FLOATS, FloatFormat
+from quantcore.pasted.chain import SCALINGS, SHIFTS, Chain
 from quantcore.pasted.intended import is_table
 from quantcore.pasted.kinds import CodeFinding
-from quantcore.pasted.quantizer import SCALINGS, SHIFTS, Chain, Quantizer, number
+from quantcore.pasted.quantizer import Quantizer, number
 from quantcore.pasted.way_back import after_codes, dequantizes
 from quantcore.wording import count
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from quantcore.pasted.chain import SCALINGS, SHIFTS, SMALL, Chain, near
 from quantcore.pasted.evaluation import Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
-from quantcore.pasted.quantizer import SCALINGS, SHIFTS, SMALL, Chain, Quantizer, block_extremes, near, number
+from quantcore.pasted.quantizer import Quantizer, block_extremes, number
 
 # operations that dequantizing consists of
 _PLAIN = (*SCALINGS, *SHIFTS, "cast", "copy", "shape", "neg", "decode")

@@ -126,30 +126,39 @@ def ftype_file(
     Raises:
         QuantError: llama-quantize refuses, or the model can't be told from the headers.
     """
-    opened = checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
-    model, ftype = model_of(opened), ftype_of(ftype)
-    entries, path = _opened_imatrix(imatrix)
-    rules = _Rules(ftype, pure, quantize_output_tensor, only_copy, _patterns(tensor_types))
-    if not FTYPES[ftype][1]:
-        raise QuantError(f"invalid output file type {FTYPES[ftype][0]}")
-    kept = list(_pruned(model.tensors, sorted({*prune_layers})))
-    tensors, was = tuple(new for new, _ in kept), {new.name: old.name for new, old in kept}
-    mixture = Mixture(
-        ftype,
-        model,
-        bool(imatrix),
+    rules = _Rules(
+        ftype_of(ftype),
+        pure,
+        quantize_output_tensor,
+        only_copy,
+        _patterns(tensor_types),
         None if output_tensor_type is None else type_of(output_tensor_type),
         None if token_embedding_type is None else type_of(token_embedding_type),
-        sum(category_of(tensor.name) in ("v", "qkv", "kv_b") for tensor in tensors),
-        not any(category_of(tensor.name) == "output" for tensor in tensors),
     )
+    opened = checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
+    return _file(opened, rules, imatrix, sorted({*prune_layers}), allow_requantize, dry_run)
+
+
+def _file(
+    opened: Checkpoint, rules: "_Rules", imatrix: Inputs, left_out: Sequence[int], requantize: bool, dry: bool
+) -> FtypeFile:
+    model, (entries, path) = model_of(opened), _opened_imatrix(imatrix)
+    number, base = FTYPES[rules.ftype]
+    if not base:
+        raise QuantError(f"invalid output file type {number}")
+    kept = list(_pruned(model.tensors, left_out))
+    tensors, was = tuple(new for new, _ in kept), {new.name: old.name for new, old in kept}
+    kinds = [category_of(tensor.name) for tensor in tensors]
+    values = sum(kind in ("v", "qkv", "kv_b") for kind in kinds)
+    given = rules.output_type, rules.embedding_type
+    mixture = Mixture(rules.ftype, model, bool(imatrix), *given, values, "output" not in kinds)
     chosen = {tensor.name: rules.choose(tensor, mixture) for tensor in tensors}
     types = {name: kind for name, (kind, _) in chosen.items()}
-    if not dry_run:
+    if not dry:
         _check(tensors, types, rules, imatrix, entries, was)
-    _check_source(tensors, types, allow_requantize)
+    _check_source(tensors, types, requantize)
     return FtypeFile(
-        ftype, types, {name: why for name, (_, why) in chosen.items()},
+        rules.ftype, types, {name: why for name, (_, why) in chosen.items()},
         {new: model.origins[old] for new, old in was.items()}, model.unknown, tensors, opened, entries,
         path,
     )  # fmt: skip
@@ -189,13 +198,15 @@ def _opened_imatrix(given: Inputs) -> tuple[Checkpoint | None, str]:
 
 @dataclass(frozen=True)
 class _Rules:
-    """What the user asked for, besides the types of output and embeddings."""
+    """What the user asked for."""
 
     ftype: str
     pure: bool
     quantize_output: bool
     only_copy: bool
     patterns: Sequence[tuple[re.Pattern[str], str]]
+    output_type: str | None
+    embedding_type: str | None
 
     def allows(self, tensor: FloatTensor) -> bool:
         """Return whether a tensor is quantized at all."""
@@ -208,7 +219,7 @@ class _Rules:
         if not self.allows(tensor):
             asked = self.only_copy or may_be_quantized(tensor.name, tensor.shape)
             return tensor.kind, "as stored, as asked" if asked else "as stored: llama.cpp never quantizes it"
-        given = {"embeddings": mixture.embedding_type, "output": mixture.output_type}.get(kind)
+        given = {"embeddings": self.embedding_type, "output": self.output_type}.get(kind)
         if given:
             return given, f"the type that was given for the {kind}"
         if base in FLOATS:

@@ -17,6 +17,12 @@ FOLLOWED = """([scheme, sqnr]) => {
         && document.querySelector(".st-key-_scheme_text input").value === scheme && Array.from(maps.shown.values.codes);
 }"""
 
+RANGED = """([scheme, sqnr]) => {
+    const maps = document.querySelector(".qs-maps");
+    return maps.dataset.painted === ` ${scheme} ` && document.querySelector(".st-key-rng_figures").innerText.includes(sqnr)
+        && Array.from(maps.shown.values.codes);
+}"""
+
 
 def text(bits: int) -> str:
     return f"int{bits} symmetric per_tensor min_max textbook"
@@ -35,12 +41,37 @@ def thumb(app: Any, bits: int) -> tuple[float, float]:
     return box["x"] + box["width"] * (bits - 2) / 14, box["y"] + box["height"] / 2
 
 
-@pytest.mark.parametrize("shape", ["64x128", pytest.param("40x600", marks=pytest.mark.slow)])
-def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any, shape: str) -> None:
-    app.open(shape=shape)
-    x = tensors.generate(tensors.Generated(shape=tuple(map(int, shape.split("x")))))
-    if shape != "64x128":
-        x = app.map("x")  # those that the overview shows, whose range is that of all
+@pytest.mark.slow  # what the route gives is tested without a browser
+@pytest.mark.parametrize(
+    ("mode", "fixed"), [("symmetric", "fixed(-{0:g}, {0:g})"), ("asymmetric", "fixed({1:g}, {0:g})")]
+)
+def test_ranges_follow_the_slider_with_figures_and_band(app: Any, mode: str, fixed: str) -> None:
+    app.page.goto(f"{app.address}/ranges?dist=normal&shape=6x10&seed=3&mode={mode}")
+    app.expect_maps()
+    x, page = tensors.generate(tensors.Generated("normal", (6, 10), seed=3)), app.page
+    track, run = page.locator(".st-key-rng_slider [data-orientation]").last, page.evaluate(RUN)
+    track.hover()  # which waits until the page stands still
+    box = track.bounding_box()
+    for part in (0.65, 0.55, 0.6):
+        page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2, steps=3)
+        page.mouse.down()  # where it is up: the nearest end moves there
+        high = float(page.locator(".st-key-rng_slider input").last.input_value())
+        scheme = qc.Scheme.parse(f"int4 {mode} {fixed.format(high, x.min())}")
+        codes = app.wait(RANGED, [str(scheme), qc.decibels(qc.report(qc.apply(x, scheme)).sqnr_db, 2)])
+        np.testing.assert_array_equal(codes, qc.apply(x, scheme).codes.numpy().reshape(-1))
+    assert page.evaluate(RUN) == run
+    seen = page.evaluate(NUMBER)
+    assert page.locator(".qs-band").count() == 1
+    page.mouse.up()
+    app.expect_parameter("range", "fixed")
+    app.expect_maps(str(scheme))
+    assert page.evaluate(NUMBER) == seen
+    assert page.locator(".qs-band").count() == 0
+
+
+def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None:
+    app.open(shape="64x128")
+    x = tensors.generate(tensors.Generated(shape=(64, 128)))
     app.expect_scheme(text(4))
     run = app.page.evaluate(RUN)
     app.page.mouse.move(*thumb(app, 4))

@@ -61,7 +61,8 @@ def grid_of(x, qmax=7):
 
 # how many numbers each needs: of two that fit alike, the simpler one is said
 COMPLEXITY = {
-    "sign_flipped": 0, "transposed": 0, "scales_of_another": 0, "codes_of_another": 0, "constant_factor": 1,
+    "sign_flipped": 0, "transposed": 0, "codes_transposed": 0, "scales_of_another": 0,
+    "codes_of_another": 0, "constant_factor": 1,
     "zero_point_off": 1, "code_bit": 1, "code_format": 1, "bits_reinterpreted": 1, "bytes_swapped": 1,
     "nibbles_swapped": 1, "awq_order": 1, "codes_permuted": 1, "scales_exchanged": 1,
     "zero_points_exchanged": 1, "another_weight": 1, "rows_permuted": 2,

@@ -193,7 +193,7 @@ def quantize(x: torch.Tensor, bits: int = 8, *, eps: float = 1e-8) -> Tuple[torc
 def q(x, *args, **kwargs):
     s = x.abs().max() / kwargs.get("qmax", 127)
     return torch.round(x / s).clamp(-128, 127)
-y = q(x, qmax=127)
+codes = q(x, qmax=127)
 """,
     "dict qparams": """
 import torch

@@ -18,6 +18,7 @@ from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor, of_values
 from pages.sidebar.match_fields import CODE
 from quantcore import figures, pasted
+from quantcore.formats import CODEBOOKS, CodebookFormat
 from quantcore.mistakes import CASES, MISTAKES, compare, lines
 from quantcore.pasted import MOST, lines_of
 from quantcore.wording import count
@@ -257,7 +258,7 @@ def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
     size = against.right_codes.numel()
     code_db, right_db = against.sqnr_db
     columns = {
-        "": ["Your code", str(against.scheme)],
+        "": ["Your code", _written(against.scheme)],
         "Codes that differ": [f"{differing:,} of {size:,}", ""],
         "Values made worse": [f"{int(against.too_far.sum()):,} of {size:,}", ""],
         "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
@@ -342,13 +343,21 @@ def _values(shown: pasted.Shown, element: tuple[int, ...]) -> None:
         st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="match_code_lines")
 
 
+def _written(scheme: qc.Scheme) -> str:
+    """Return a scheme as text, in which a table without a name is not written out."""
+    fmt = scheme.format
+    if not isinstance(fmt, CodebookFormat) or fmt.name in CODEBOOKS:
+        return str(scheme)
+    return str(scheme).replace(str(fmt), f"table of {len(fmt.values)} values,")
+
+
 def _sentence(against: pasted.Against, differing: int) -> str:
     """Say how the pasted code's result differs from the scheme's."""
-    scheme = against.scheme
+    scheme, fmt = _written(against.scheme), against.scheme.format
     size, wrong = against.right_codes.numel(), int(against.wrong_cells.sum())
     if against.outside:
         verb = "is not a code" if against.outside == 1 else "are not codes"
-        return f"{against.outside:,} of {size:,} values {verb} of {scheme.format} and can't be stored."
+        return f"{against.outside:,} of {size:,} values {verb} of {fmt} and can't be stored."
     if not wrong:
         return f"On this tensor all {size:,} codes equal those of {scheme}."
     if not differing:
@@ -361,7 +370,9 @@ def _sentence(against: pasted.Against, differing: int) -> str:
 
 def _matched(shown: pasted.Shown, tensor: PageTensor) -> None:
     """Draw which library or known mistake gives these codes."""
-    codes = shown.codes.numpy()
+    codes, against = shown.codes.numpy(), shown.against
+    if against is not None and not isinstance(against.scheme.format, qc.IntFormat):
+        return  # places in a table are no integers that a scheme for integers explains
     if codes.size < tensor.elements or not (codes == codes.round()).all() or np.abs(codes).max() > 2**15:
         return
     st.markdown("##### Who makes these codes")

@@ -48,7 +48,7 @@ def draw(reading: qc.CodeReading) -> None:
     marked |= {f.line: True for f in reading.mistakes}
     near = {line + off for line in marked for off in range(-_AROUND, _AROUND + 1)}
     rows, folded = list[str](), list[str]()
-    for number, line in enumerate(reading.text.split("\n"), 1):
+    for number, line in enumerate(reading.text.rstrip("\n").split("\n"), 1):
         row = _row(number, line, marked.get(number), number in reading.skipped)
         if number in near:
             rows += [*_folded(folded), row]

@@ -199,7 +199,7 @@ def following(
     """Return what of this page follows with the maps while a control is dragged."""
     lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
     places = {QUESTION: question(tensor, scheme), SUMMARY: lines}
-    return BesideMaps(places, {scheme_state.TEXT: str(scheme)}, (FINDINGS, "tab"))
+    return BesideMaps(places, {scheme_state.TEXT: str(scheme)}, late=(FINDINGS, "tab"))
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:

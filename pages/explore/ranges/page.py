@@ -1,9 +1,11 @@
 """Ranges: which range should the codes span, and what does each one cost?"""
 
+from functools import partial
+
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import views
+from pages.explore.ranges import following, views
 from pages.maps import four_maps
 from pages.shared import messages
 from pages.shared.computing import cache
@@ -17,12 +19,16 @@ with page_frame(
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor and scheme and (result := unsupported.result(tensor, scheme)):
         block, place = views.choose_block(result)
+        beside = current = None
         bins = views.histogram(tensor, result, block)
         bounds = qc.range_in_use(result, block)
         if scheme.range_setting.searches_codes:
             views.trials(tensor, result, block, bins, bounds)
         else:
-            views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+            slider = views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+            beside = partial(following.beside, block, scheme)
+            current = following.slides(frame.chosen, slider)
+            st.container(key=following.FIGURES).html(following.figures(tensor, scheme))
             try:
                 found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
             except qc.QuantError as error:
@@ -34,5 +40,6 @@ with page_frame(
         report = cache.report(tensor, scheme)
         maps_place = st.container(gap="xxsmall")
         view, shown = four_maps.controls(tensor, scheme, report, maps_place)
-        four_maps.draw(maps_place, tensor, scheme, view, views.outline(result, block))
+        boxes = views.outline(result, block)
+        four_maps.draw(maps_place, tensor, scheme, view, boxes, beside=beside, current=current)
         views.buttons(place, result, block, shown.trace.index)

@@ -24,10 +24,10 @@ from quantcore.range_setting import METHODS
 
 _BLOCK, _LOG, _USE = "rng_block", "rng_log", "rng_use"
 KEYS = {_BLOCK, _LOG}
-_LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
+LOW, HIGH, SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
 _STEPS = 200  # of the slider, approximately
 _MARGIN = 1.25  # extent of the slider beyond the elements, as a factor
-_FLOAT32_MAX = 3.4e38
+FLOAT32_MAX = 3.4e38
 Block = tuple[int, ...] | None
 
 
@@ -101,7 +101,30 @@ def histogram(tensor: PageTensor, result: qc.Quantized, block: Block) -> tuple[n
     return cache.cached_small(tensor, f"range histogram {where}", make)
 
 
-def slider(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: bool) -> None:
+@dataclasses.dataclass(frozen=True)
+class RangeSlider:
+    """A slider of two ends, or of one, whose negative is the other.
+
+    ``ends``: of the range in use; ``rest``: where the slider stands for them, on a grid of ``step``. Off that
+    grid, the browser would move an end that nobody touches.
+    """
+
+    ends: tuple[float, ...]
+    rest: tuple[float, ...]
+    step: float
+
+    def range(self, places: tuple[float, ...]) -> qc.Fixed:
+        """Return the range with the slider's ends at these places: never empty, exact where nothing moved."""
+        moved = zip(places, self.rest, self.ends, strict=True)
+        ends = [end if place == at else place for place, at, end in moved]
+        if len(ends) == 1:
+            high = ends[0] if places == self.rest else max(ends[0], self.step)
+            ends = [-high, high]
+        low, high = map(_six_digits, ends)
+        return qc.Fixed(low, high if low < high else _six_digits(low + self.step))
+
+
+def slider(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: bool) -> RangeSlider:
     """Draw two numbers and a slider at ``bounds``; if symmetric, one number, since low is -high.
 
     Args:
@@ -120,18 +143,21 @@ def slider(bounds: tuple[float, float], extremes: tuple[float, float], symmetric
     step = _step(top / _STEPS - bottom / _STEPS)
     bottom, top = _six_digits(math.floor(bottom / step) * step), _six_digits(math.ceil(top / step) * step)
     # these widgets mirror the range in use; a visitor's change is written to the scheme's controls
-    at_high = mirrored.key_at(_HIGH, high)
-    at_low = "" if symmetric else mirrored.key_at(_LOW, low)
+    at_high = mirrored.key_at(HIGH, high)
+    at_low = "" if symmetric else mirrored.key_at(LOW, low)
     number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed}
     columns = st.columns([1, 4] if symmetric else [1, 1, 4], vertical_alignment="bottom")
     if not symmetric:
-        columns[0].container(key=_LOW).number_input("Low", key=at_low, args=(_LOW, at_low, at_high), **number)
+        columns[0].container(key=LOW).number_input("Low", key=at_low, args=(LOW, at_low, at_high), **number)
     help_ = "The largest |x| that is not clipped; low is its negative" if symmetric else None
     label = "± High" if symmetric else "High"
-    keys = (_HIGH, at_low, at_high)
-    columns[-2].container(key=_HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
-    at_slider = mirrored.key_at(_SLIDER, high if symmetric else (low, high))
-    columns[-1].container(key=_SLIDER).slider(
+    keys = (HIGH, at_low, at_high)
+    columns[-2].container(key=HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
+    ends = (high,) if symmetric else (low, high)
+    rest = tuple(_six_digits(bottom + round((end - bottom) / step) * step) for end in ends)
+    drawn = RangeSlider(ends, rest, step)
+    at_slider = mirrored.key_at(SLIDER, rest[0] if symmetric else rest)
+    columns[-1].container(key=SLIDER).slider(
         "Range",
         bottom,
         top,
@@ -139,10 +165,11 @@ def slider(bounds: tuple[float, float], extremes: tuple[float, float], symmetric
         format="%.4g",
         key=at_slider,
         on_change=_slid,
-        args=(at_slider, step),
+        args=(at_slider, drawn),
         help="Moving it sets the range of the scheme in the sidebar to fixed; your browser's Back button "
         "undoes it.",
     )
+    return drawn
 
 
 def use(setting: qc.RangeSetting) -> None:
@@ -167,20 +194,17 @@ def dragged(symmetric: bool) -> None:
 
 def _typed(name: str, at_low: str, at_high: str) -> None:
     """Use the numbers as typed; the sidebar reports an invalid range."""
-    if not mirrored.typed(name, at_low if name == _LOW else at_high):
+    if not mirrored.typed(name, at_low if name == LOW else at_high):
         return
     high = st.session_state[at_high]
     low = st.session_state[at_low] if at_low else -high
     link.put({"range": "fixed", "low": low, "high": high})
 
 
-def _slid(key: str, step: float) -> None:
-    if not mirrored.typed(_SLIDER, key):
-        return
-    place = st.session_state[key]
-    low, high = place if isinstance(place, tuple | list) else (-max(place, step), max(place, step))
-    low, high = _six_digits(low), _six_digits(high)
-    use(qc.Fixed(low, high if low < high else _six_digits(low + step)))
+def _slid(key: str, drawn: RangeSlider) -> None:
+    if mirrored.typed(SLIDER, key):
+        place = st.session_state[key]
+        use(drawn.range(tuple(place) if isinstance(place, tuple | list) else (place,)))
 
 
 def _step(width: float) -> float:
@@ -195,7 +219,7 @@ def _six_digits(x: float) -> float:
 
 
 def _limited(x: float) -> float:
-    return min(max(x, -_FLOAT32_MAX), _FLOAT32_MAX)
+    return min(max(x, -FLOAT32_MAX), FLOAT32_MAX)
 
 
 def pictures(

@@ -3,24 +3,33 @@
 // follows when the hand rests, and draws the same picture.
 
 const MOVED = "aria-valuetext"; // the attribute of a slider that changes while it is dragged
+const SLIDER = "input[type=range]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
+
+// The sliders that the visitor has touched: others may stand beside the value that Python has, for want of a step there
+const touched = new WeakSet();
 
 function watchControls(state) {
   const observer = new MutationObserver(() => controlsMoved(state));
   observer.observe(document, { subtree: true, attributes: true, attributeFilter: [MOVED] });
-  return () => observer.disconnect();
+  const touch = ({ target }) => { for (const input of target.closest?.("%element%")?.querySelectorAll(SLIDER) ?? []) touched.add(input); };
+  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, touch, true);
+  return () => {
+    observer.disconnect();
+    for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, touch, true);
+  };
 }
 
-// [key, value] of each control that stands elsewhere than in a picture
+// [key, ends] of each control that stands elsewhere than in a picture
 function ahead(data) {
-  const now = Object.entries(data.live?.controls ?? {}).map(([key, then]) => [key, standsAt(key) ?? then, then]);
-  return now.filter(([, at, then]) => at !== then).map(([key, at]) => [key, at]);
+  const apart = (ends, then) => ends.some((end, i) => Math.abs(end - then[i]) > NEAR * Math.max(Math.abs(end), Math.abs(then[i])));
+  return Object.entries(data.live?.controls ?? {}).map(([key, then]) => [key, standsAt(key), then]).filter(([, ends, then]) => ends.length === then.length && apart(ends, then));
 }
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
 
-// The value of a control; undefined if the page does not have it
+// The ends of a slider; none if the visitor has not touched it
 function standsAt(key) {
-  return ofKey(`${key} input[type=range]`)?.valueAsNumber;
+  return [...document.querySelectorAll(`.st-key-${key} ${SLIDER}`)].filter((input) => touched.has(input)).map((input) => input.valueAsNumber);
 }
 
 // Take over what a run has sent; a run that the controls have left behind waits: its picture would be one of the past
@@ -45,7 +54,7 @@ async function pursue(state) {
   if (state.pursuing) return;
   state.pursuing = true;
   for (let moved = ahead(state.data); moved.length && !state.gone; moved = ahead(state.data)) {
-    const { data, original } = state, asked = new URLSearchParams([...moved, ["held", data.x_key]]);
+    const { data, original } = state, asked = new URLSearchParams([...moved.map(([key, ends]) => [key, ends.join()]), ["held", data.x_key]]);
     const found = await livePicture(`${document.qsRoutes(data.base)}${data.live.at}?${asked}`);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state.data).length) break;
@@ -58,15 +67,26 @@ async function pursue(state) {
 }
 
 // What else of the page follows. Streamlit writes its own again with the next run: what it believes to show differs from that
-function besideMaps(state, { html, fields, late }) {
+function besideMaps(state, { html, fields, bands, late }) {
   for (const [key, text] of Object.entries(html)) ofKey(`${key} %html%`)?.replaceChildren(document.createRange().createContextualFragment(text));
   for (const [key, text] of Object.entries(fields)) Object.assign(ofKey(`${key} input`) ?? {}, { value: text });
+  for (const [key, ends] of Object.entries(bands)) band(key, ends);
   state.late = late;
   dim(state);
 }
 
+// Mark a range in a chart, which only a run draws
+function band(key, ends) {
+  const plot = ofKey(`${key} .js-plotly-plot`), layout = plot?._fullLayout;
+  if (!layout) return;
+  const mark = plot.querySelector(".qs-band") ?? plot.appendChild(Object.assign(document.createElement("div"), { className: "qs-band" }));
+  const [left, right] = ends.map((end) => Math.max(0, Math.min(layout.xaxis._length, layout.xaxis.l2p(end))) + layout.xaxis._offset);
+  Object.assign(mark.style, Object.fromEntries(Object.entries({ left, width: right - left, top: layout.yaxis._offset, height: layout.yaxis._length }).map(([name, px]) => [name, `${px}px`])));
+}
+
 // Dim what does not follow while the maps show something else than the run
 function dim({ late, data, run }) {
+  if (data.number === run.number) for (const mark of document.querySelectorAll(".qs-band")) mark.remove();
   for (const key of late ?? []) ofKey(key)?.classList.toggle("qs-late", data.number !== run.number);
 }
 

@@ -13,6 +13,7 @@ from pages.shared.cards import Card
 from quantcore import tensors
 
 _KEY = "_current"
+Controls = Mapping[str, tuple[float, ...]]  # what controls stand at, by key: a slider may have two ends
 
 
 class NoTensorYet(Exception):
@@ -104,7 +105,7 @@ class Current:
     hint: str = ""
     cards: tuple[Card, ...] = ()
     used: frozenset[str] = frozenset({"tensor", "scheme"})
-    controls: Mapping[str, float] = field(default_factory=dict)
+    controls: Controls = field(default_factory=dict)
     move: "Move | None" = None
 
     def moved(self, values: Mapping[str, str]) -> "Moved":
@@ -131,7 +132,7 @@ def words(tensor: PageTensor | None, scheme: qc.Scheme | None) -> str:
     return " · ".join(filter(None, parts))
 
 
-Moved = tuple[PageTensor, qc.Scheme, dict[str, float]]
+Moved = tuple[PageTensor, qc.Scheme, Controls]
 Move = Callable[[Current, Mapping[str, str]], Moved]
 
 

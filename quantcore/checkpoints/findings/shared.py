@@ -22,6 +22,7 @@ _SCALES = 16  # of a weight; fewer may be one number that was expanded
 # RMS of the weights of a model's matrices, with much room
 _SMALLEST, _LARGEST = 2.5e-4, 2.0
 _UNLIKE = 2.0**6  # times the RMS of the matrices that are stored as values, or one so many-th
+_ONE_SIDED = 0.5  # of the mean over the RMS; values of one sign have 0.8
 _NOT_0 = 1e-9  # below, the bits of scales are wrong
 
 
@@ -125,6 +126,18 @@ def of_magnitudes(
         if not _SMALLEST <= spread <= _LARGEST:
             facts: Facts = {"spread": spread, "side": side, "here": here, "usual": usual}
             yield warning(name, "magnitude", words, **facts)
+
+
+def of_signs(means: Mapping[str, float]) -> Iterator[CheckpointFinding]:
+    """Yield quantized weights whose values all lie on one side of 0, by their mean over their RMS."""
+    if len(means) < SIBLINGS or min(map(abs, means.values())) < _ONE_SIDED:
+        return
+    words = (
+        "{has} values on one side of 0: their mean is {share:%} of their RMS. Matrices of models have as "
+        "many on the other side; the negative codes or the zero points may be lost in all layers."
+    )
+    for name, share in means.items():
+        yield warning(name, "one_sided", words, share=share)
 
 
 def of_transposes(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[CheckpointFinding]:

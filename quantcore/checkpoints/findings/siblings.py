@@ -18,7 +18,13 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.paired import rotations
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
-from quantcore.checkpoints.findings.shared import of_constants, of_flat, of_magnitudes, of_transposes
+from quantcore.checkpoints.findings.shared import (
+    of_constants,
+    of_flat,
+    of_magnitudes,
+    of_signs,
+    of_transposes,
+)
 from quantcore.checkpoints.findings.stored import Flat, scale_boxes
 from quantcore.checkpoints.findings.structure import is_matrix
 from quantcore.checkpoints.findings.walk import Box, walk
@@ -194,6 +200,8 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
         sound = [s for s in of_role if not s.zero and not s.zero_scales and not s.damaged]
         flat = list(of_flat({s.name: s.flat for s in sound}))
         yield from flat
+        coded = [s for s in sound if s.scales.first and s.spread and is_matrix(s.shape)]
+        yield from of_signs({s.name: s.mean / s.spread for s in coded})
         yield from of_constants({s.name: (s.scales.first, s.equal_scales) for s in sound})
         if len(of_role) > SIBLINGS and math.prod(of_role[0].shape) >= ENOUGH:
             yield from _far(of_role, quantities)

@@ -20,6 +20,7 @@ from quantcore.errors import QuantError
 from quantcore.expressions import Expression, run
 
 Floats = npt.NDArray[np.float32]
+PACKED = 1 << 17  # elements that are packed at a time: what they become on the way stays in the cache
 
 # elements dequantized at once: few enough to stay in a core's cache, but enough that calls cost little
 _AT_ONCE = 1 << 18
@@ -72,9 +73,13 @@ class BlockType:
         Raises:
             QuantError: a field is missing or has the wrong shape, or a number does not fit its bits.
         """
-        blocks = np.zeros((self._count(fields), self.num_bytes), np.uint8)
-        for field in self.fields:
-            field.pack(fields[field.name], blocks)
+        count = self._count(fields)
+        blocks = np.zeros((count, self.num_bytes), np.uint8)
+        step = max(1, PACKED // self.elements)
+        for start in range(0, count, step):
+            part = slice(start, start + step)
+            for field in self.fields:
+                field.pack(np.asarray(fields[field.name])[part], blocks[part])
         return blocks
 
     @cached_property

@@ -5,6 +5,7 @@ the scale codes of Q4_K follow three patterns. A `BitPlane` says where some cons
 consecutive entries of a field are; a `StructField` is one kind of number, which a block holds once or often.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ _DTYPES = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 Bytes = npt.NDArray[np.uint8]  # [blocks, bytes per block], contiguous
 _Axes = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
 _KINDS = {"u": "<u", "i": "<i", "f": "<f"}
+_FEW = 4  # integers of a block
 
 
 @dataclass(frozen=True)
@@ -177,13 +179,35 @@ class BitPlane:
 
     def write(self, numbers: npt.NDArray[Any], blocks: Bytes) -> None:
         """Put the plane's bits of ``numbers`` [blocks, entries of the field] into ``blocks``, by OR."""
+        if numbers.itemsize == self.word == 1 and self.axes[-1].bytes == 1:
+            self._write_lanes(numbers, blocks)
+            return
         words = self._words(blocks)
         part = numbers[:, self.first : self.first + self.entries].reshape(words.shape)
-        part = (part >> part.dtype.type(self.at)) & part.dtype.type(2**self.bits - 1)
-        shifted = part.astype(words.dtype) << self._shifts
         # one entry of each word at a time: an operation can write each word only once
-        for _, box in _inside(self.axes):
-            words[box] |= shifted[box]
+        for index, box in _inside(self.axes):
+            bits = part[box]
+            if self.at:
+                bits = bits >> bits.dtype.type(self.at)
+            bits = (bits & bits.dtype.type(self._mask)).astype(words.dtype, copy=False)
+            if shift := self.shift + sum(i * axis.bits for i, axis in zip(index, self.axes, strict=True)):
+                np.left_shift(bits, words.dtype.type(shift), out=bits)
+            words[box] |= bits
+
+    def _write_lanes(self, numbers: Bytes, blocks: Bytes) -> None:
+        """Write consecutive bytes, up to eight at once, masked and shifted as one integer."""
+        size, held, into, mask, boxes = self._lanes
+        source = _view(np.ascontiguousarray(numbers), size, self.first, *into)
+        target = _view(blocks, size, self.byte, *held)
+        # NumPy takes as long to begin a row of few integers as to compute it: then all blocks at once
+        few = prod(target.shape[1:]) <= _FEW
+        places = [(slice(None), *i) for i in np.ndindex(target.shape[1:])] if few else [(slice(None),)]
+        for (shift, box), place in itertools.product(boxes, places):
+            # after the mask, no bit is shifted into a neighboring byte
+            bits = source[box][place] & mask
+            if shift:
+                (np.left_shift if shift > 0 else np.right_shift)(bits, bits.dtype.type(abs(shift)), out=bits)
+            np.bitwise_or(target[place], bits, out=target[place])
 
     def locate(self, entry: int) -> list[BitRange]:
         """Return where the plane's bits of one entry are; empty if it does not cover the entry."""
@@ -269,7 +293,11 @@ class StructField:
         if self.kind == "f":
             stored = given.astype(self.dtype, copy=False).view("<u2")
         else:
-            stored = (given.astype("<i8") + self.offset).astype(f"<u{self._size}")
+            # integers of any size wrap to the bits that are stored; floats go by the largest
+            whole = given if given.dtype.kind in "iu" else given.astype("<i8")
+            stored = whole.astype(f"<u{self._size}", copy=False)
+            if self.offset:
+                stored = stored + stored.dtype.type(self.offset)
         for plane in self.planes:
             plane.write(stored.reshape(len(blocks), self.count), blocks)
 

@@ -12,14 +12,23 @@ Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as described) 
 utils.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.protocol.config import LENGTHS, Config, group_size, integer, section, text
+from quantcore.checkpoints.protocol.config import (
+    FROM_HIDDEN,
+    LENGTHS,
+    Config,
+    group_size,
+    hidden_size,
+    integer,
+    section,
+    text,
+)
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -39,20 +48,29 @@ FLOAT_MODES = {"mxfp4": ("e2m1", 32), "mxfp8": ("e4m3fn", 32), "nvfp4": ("e2m1",
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights with uint32 codes and scales, which only MLX releases have."""
-    for module, pieces in release.modules_with("weight", "scales", keep=("weight", "scales", "biases")):
-        if pieces["weight"].dtype == "U32":
-            yield attempt(f"{module}.weight", pieces, layout_of, module, pieces, _config(release, module))
-
-
-def _config(release: Release, module: str) -> Config:
-    """Return the config of a module: that of all modules, with the exceptions for this one."""
+    every = release.modules_with("weight", "scales", keep=("weight", "scales", "biases"))
+    found = {module: pieces for module, pieces in every if pieces["weight"].dtype == "U32"}
     config = section(release.config, "quantization") or release.quantization
-    own = section(config, module)
-    return {**config, **own} if own else config
+    alike = {module: pieces["weight"] for module, pieces in found.items() if not section(config, module)}
+    bits = _bits_by_width(alike, hidden_size(release.config))
+    for module, pieces in found.items():
+        own = {**config, **section(config, module)}
+        known = bits if module in alike else None
+        yield attempt(f"{module}.weight", pieces, layout_of, module, pieces, own, known)
 
 
-def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
-    """Return the layout of one module.
+def _bits_by_width(weights: Mapping[str, StoredTensor], hidden: int | None) -> int | None:
+    """Return the bits by which all weights that take the hidden state have its width; None if none do.
+
+    Codes of 4 bits in groups of 64 have the shapes of codes of 8 bits in groups of 32.
+    """
+    from_hidden = [w for name, w in weights.items() if name.rpartition(".")[2] in FROM_HIDDEN and w.shape]
+    found = {w.shape[-1] * 32 / hidden for w in from_hidden} if hidden else set()
+    return next((b for b in BITS if found == {b}), None)
+
+
+def layout_of(module: str, pieces: Pieces, config: Config, known: int | None = None) -> Layout:
+    """Return the layout of one module; ``known``: the bits that the model's width says.
 
     Raises:
         QuantError: an unknown mode, or shapes that don't fit the config.
@@ -77,25 +95,26 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
             "download the release again."
         )
     said, wanted = integer(config, "bits", BITS), integer(config, "group_size", LENGTHS)
-    bits = said or _bits(weight, scales, wanted)
+    bits = said or known or _bits(weight, scales, wanted)
     remarks: tuple[Statement, ...] = ()
-    other = _other_bits(weight, scales, bits, wanted) if said else None
-    if other is not None:
+    other = (known or _other_bits(weight, scales, bits, wanted)) if said else None
+    if other is not None and other != bits:
         words_ = (
             "{has} {said} bits according to the config, but codes of shape {shape} and scales of {scales} "
             "are those of {bits} bits in groups of {size}; {bits} bits are used."
         )
+        columns = weight.shape[-1] * 32 // other
         facts: Facts = {
             "said": bits,
             "bits": other,
-            "size": wanted or 0,
+            "size": columns // max(1, scales.shape[-1]) if known else wanted or 0,
             "shape": weight.shape,
             "scales": scales.shape,
         }
         bits, remarks = other, (Statement("config_contradicted", "error", words_, facts),)
     columns = weight.shape[-1] * 32 // bits
     size, more = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
-    remarks = (*remarks, *more)
+    remarks = remarks or more
     shape = (*weight.shape[:-1], columns)
     dtype = TORCH_DTYPES[scales.dtype]
     fields = _fields(module, shape, pieces, size, bits)

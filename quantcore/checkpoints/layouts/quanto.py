@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.packing import high_first, padded, parts
-from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer, section
+from quantcore.checkpoints.protocol.config import FROM_HIDDEN, LENGTHS, Config, hidden_size, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, Reshaped
 from quantcore.checkpoints.protocol.layout import Layout
@@ -32,18 +32,7 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup
 
 GROUP_SIZES = (128, 96, 64, 32)
-# layers whose inputs, or whose outputs, are the hidden state
-FROM_HIDDEN = (
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "qkv_proj",
-    "gate_proj",
-    "up_proj",
-    "gate_up_proj",
-    "lm_head",
-    "fc1",
-)
+# layers whose outputs are the hidden state
 TO_HIDDEN = ("o_proj", "out_proj", "down_proj", "fc2")
 _PACKED, _WHOLE = "._data._data", "._data"
 
@@ -51,7 +40,7 @@ _PACKED, _WHOLE = "._data._data", "._data"
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of an optimum-quanto release."""
     config = section(release.config, "text_config") or release.config
-    hidden, sizes = integer(config, "hidden_size", LENGTHS), _sizes(config)
+    hidden, sizes = hidden_size(release.config), _sizes(config)
     for name, data in release.stored.items():
         packed = name.endswith(_PACKED)
         weight = name.removesuffix(_PACKED if packed else _WHOLE)

@@ -67,6 +67,17 @@ def section(config: Config, key: str) -> Config:
     return value if isinstance(value, dict) else {}
 
 
+# layers whose inputs are the hidden state
+FROM_HIDDEN = (
+    "q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj", "lm_head", "fc1",
+)  # fmt: skip
+
+
+def hidden_size(config: Config) -> int | None:
+    """Return the length of a model's hidden state, of its text part if it has others; None if not said."""
+    return integer(section(config, "text_config") or config, "hidden_size", LENGTHS)
+
+
 def group_size(
     config: Config, keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
 ) -> tuple[int, tuple[Statement, ...]]:

@@ -144,7 +144,7 @@ ZERO_POINTS = (
             "Asymmetric scale without a zero point",
             "{scale} is the step of an asymmetric range, but the zero point is {zero}: codes run from "
             "min/scale to max/scale instead of covering the codes of the type.",
-            "Add the zero point {low} - round(min / scale), or use max|x| with a symmetric scale.", "zero",
+            "Add the zero point {from_low}round(min / scale), or use max|x| with a symmetric scale.", "zero",
         ),
         (
             WorkedCase(
@@ -219,7 +219,7 @@ ZERO_POINTS = (
             "Zero point for another code range",
             "With this zero point, min(x) gets the code {got}, but the codes begin at {low}: it is meant "
             "for a code range other than {codes}.",
-            "Use zero_point = {low} - round(min / scale).", "zero",
+            "Use zero_point = {from_low}round(min / scale).", "zero",
         ),
     ),
     Mistake(

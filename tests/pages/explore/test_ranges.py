@@ -113,7 +113,7 @@ def test_numbers_move_an_asymmetric_range_one_at_a_time() -> None:
     assert scheme(at).range_setting == qc.Fixed(-0.75, high)
     at = widget(at, "rng_high").set_value(0.5).run()
     assert scheme(at).range_setting == qc.Fixed(-0.75, 0.5)
-    assert widget(at, "rng_slider").value == (-0.75, 0.5)
+    assert widget(at, "rng_slider").value == pytest.approx((-0.75, 0.5), abs=0.011)  # on its grid
     assert_rows_are_reports(at)
 
 

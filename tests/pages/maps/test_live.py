@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, the_app
+from app_page import change, the_app, widget
 from loops import finish
 from starlette.requests import Request
 from starlette.responses import Response
@@ -126,6 +126,17 @@ def test_a_picture_is_the_one_that_the_run_then_draws(parameters: dict[str, str]
     assert text["beside"]["fields"] == {"_scheme_text": field}
 
 
+def test_what_a_finding_outlines_under_one_scheme_is_not_outlined_under_another() -> None:
+    at = opened()
+    widget(at, "_finding_show_0").click().run()
+    before = sent(at)
+    assert before["found"]
+    for bits in (4, 7):
+        text, _ = read(ask(before["live"]["at"], bits=bits))
+        assert bool(text["found"]) == (bits == 4)
+        assert text["number"] == sent(change(at, "bits", bits))["number"]
+
+
 def test_codes_figures_and_scheme_are_quantcores() -> None:
     at = opened(shape="6x10")
     data = sent(at)
@@ -140,10 +151,50 @@ def test_codes_figures_and_scheme_are_quantcores() -> None:
     assert sent(at.run()) == data  # a drag that returns changes nothing
 
 
+def ranges(**parameters: str) -> AppTest:
+    at = the_app()
+    for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
+        at.query_params[key] = value
+    at.run().switch_page("explore/ranges/page.py").run()
+    assert not at.exception
+    return at
+
+
+@pytest.mark.parametrize(
+    ("mode", "ends", "fixed"),
+    [("symmetric", (1.25,), "fixed(-1.25, 1.25)"), ("asymmetric", (-0.5, 1.0), "fixed(-0.5, 1)")],
+)
+def test_the_range_is_followed_with_its_figures_and_its_band(
+    mode: str, ends: tuple[float, ...], fixed: str
+) -> None:
+    at = ranges(mode=mode)
+    before = sent(at)
+    asked = {"rng_slider": ",".join(map(str, ends)), "held": before["x_key"]}
+    text, arrays = read(ask(before["live"]["at"], **asked))
+    x = arrays_of_run(before)["x"].reshape(6, 10)
+    result = qc.apply(x, qc.Scheme.parse(f"int4 {mode} {fixed}"))
+    np.testing.assert_array_equal(arrays["codes"].reshape(6, 10), result.codes.numpy())
+    report = qc.report(result)
+    line = (
+        f"SQNR {qc.decibels(report.sqnr_db, 2)}</b> · MSE {report.mse:.3g} · clipped {report.clipped} of 60 "
+    )
+    assert report.clipped
+    assert line in text["beside"]["html"]["rng_figures"]
+    assert text["beside"]["bands"]["rng_histogram"] == pytest.approx(qc.range_in_use(result))
+    change(at, "rng_slider", ends[0] if len(ends) == 1 else ends)
+    assert sent(at)["number"] == text["number"] != before["number"]
+    assert text["beside"]["html"]["rng_figures"] in [e.proto.body for e in at.get("html")]
+    for typed in ("abc", "1,2,3", "nan", "inf", "1e39", ""):
+        answer = ask(before["live"]["at"], rng_slider=typed)
+        assert answer.status_code == 400
+        assert bytes(answer.body).decode().startswith("The range must be ")
+    assert ask(before["live"]["at"], rng_slider=asked["rng_slider"], bits=3).status_code == 200
+
+
 def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     at = opened()
     address = sent(at)["live"]["at"]
-    for value in ("abc", "1", "17", "-4", "4.5", "", "9" * 5000, "⁴"):
+    for value in ("abc", "1", "17", "-4", "4.5", "", "9" * 5000, "⁴", "012", "00500"):
         answer = ask(address, bits=value)
         assert (answer.status_code, answer.media_type) == (400, "text/plain")
         assert re.fullmatch(
@@ -212,7 +263,7 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "GATE", Gate(2_000_000, 2))
     assert sent(opened(shape="8x8"))["live"]["at"]
-    assert sent(opened(shape="128x128"))["live"] == {"at": "", "controls": {"bits": 4}}
+    assert sent(opened(shape="128x128"))["live"] == {"at": "", "controls": {"bits": [4]}}
 
 
 def test_a_format_without_bits_has_nothing_to_follow() -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from threading import Event
 
 import pytest
@@ -209,9 +209,22 @@ def test_a_cluster_without_workers_or_scheduler(checkpoint):
         raise KilledWorker("w", None, 3)
 
 
-def test_the_command(checkpoint, local, capsys, tmp_path):
+def test_the_command(checkpoint, local, capsys, tmp_path, monkeypatch):
+    """When the cluster fails, what was measured is in the file, and the next run goes on."""
     kept = tmp_path / "kept.json"
     arguments = ["sensitivity", checkpoint.address, "--schemes", "; ".join(SCHEMES), "--json", str(kept)]
-    assert main([*arguments, "--scheduler", local.scheduler_address]) == 0
+    measured = cluster.Workers.measured
+
+    def failing(*given):
+        yield from islice(filter(None, measured(*given)), 2)
+        raise qc.QuantError("The Dask scheduler is gone.")
+
+    monkeypatch.setattr(cluster.Workers, "measured", failing)
+    arguments += ["--scheduler", local.scheduler_address, "--resume"]
+    assert main(arguments) == 2
+    assert capsys.readouterr() == ("", "The Dask scheduler is gone.\n")
+    assert len(json.loads(kept.read_text())["rows"]) == 2
+    monkeypatch.setattr(cluster.Workers, "measured", measured)
+    assert main(arguments) == 0
     assert "3 weights measured, 2 left alone, 0 not yet measured." in capsys.readouterr().out
     assert json.loads(kept.read_text())["rows"] == json.loads(finished(checkpoint))["rows"]

@@ -100,6 +100,14 @@ def test_losses_of_thresholds_are_of_contributions_to_the_output(scheme):
             np.testing.assert_allclose(step.losses[:, group], loss, rtol=2e-3, atol=1e-9)
 
 
+def test_errors_whose_squares_exceed_float32_are_compared():
+    x, w = layer_inputs(9)
+    scale = 2.0**80
+    found, large = (qc.outputs.awq(w * factor, x, "int4 per_channel(0)") for factor in (1, scale))
+    assert large.ratio == found.ratio > 0
+    assert large.loss == pytest.approx(found.loss * scale**2, rel=1e-5)
+
+
 def test_it_can_be_stopped():
     work = qc.outputs.awq_steps(*layer_inputs(7)[::-1], "int4")
     assert next(work).done == 1

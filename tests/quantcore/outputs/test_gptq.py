@@ -132,6 +132,13 @@ def test_shapes_at_the_edge(shape):
     assert len(found.steps) == shape[1]
 
 
+def test_an_outlier_channel_needs_no_damping():
+    x, w = correlated(13)
+    x[:, 4] *= 1e6
+    found = qc.outputs.gptq(w, x, "int4 per_channel(0)", damping=0)
+    assert found.objective < found.nearest_objective
+
+
 def test_it_can_be_stopped():
     x, w = correlated(9)
     work = qc.outputs.gptq_steps(w, x, "int4 per_channel(0)")
@@ -145,6 +152,7 @@ def test_it_can_be_stopped():
     ("options", "words"),
     [
         ({"damping": 0, "x": np.ones((4, 24))}, "can't be inverted with damping=0"),
+        ({"x": np.full((4, 24), 1e-40)}, "exceeds float32"),
         ({"damping": -1}, "damping must be 0 or more"),
         ({"block_size": 0}, "block_size must be 1 or more"),
         ({"x": None}, "either activations x or their second moment"),

@@ -10,6 +10,8 @@ import quantcore as qc
 from quantcore import pasted
 from tests.support import code_snippets
 
+pytestmark = pytest.mark.usefixtures("no_hurry")
+
 _ALL = code_snippets.RIGHT | code_snippets.WRONG
 SNIPPETS = {name: _ALL[name] for name in list(_ALL)[::9]} | {
     "given": "q = torch.round(x / 0.1).clamp(-8, 7)",

@@ -233,3 +233,17 @@ def test_a_table_that_is_almost_a_known_one_is_a_note(place):
     assert f"15 of the 16 values of nf4; at place {place}, it has {table[place]:g} instead of" in note.what
     assert "those of nf4" in qc.read_code(text.format(NF4)).summary
     assert "table_differs" not in kinds(qc.read_code(text.format(NF4)).findings)
+
+
+def test_a_line_that_sets_elements_shows_them_and_a_table_has_no_value_at_an_element():
+    text = (
+        f"t = np.array({NF4})\ns = np.abs(x).max()\nq = np.zeros(x.shape, dtype=np.int64)\nfor i in range(len(x)):\n"
+        "    for j in range(x.shape[1]):\n        q[i, j] = np.argmin(np.abs(x[i, j] / s - t))\ny = t[q] * s"
+    )
+    x = POSITIVE[:4, :4].contiguous()
+    lines = {(line.line, line.name): line for line in show_code(qc.read_code(text), 0, x, (1, 2)).lines}
+    codes = np.abs(x.numpy()[..., None] / np.abs(x.numpy()).max() - np.array(NF4)).argmin(axis=-1)
+    assert (lines[3, "q"].low, lines[3, "q"].high) == (0, 0)
+    assert (lines[6, "q"].low, lines[6, "q"].high, lines[6, "q"].picked) == (codes.min(), codes.max(), codes[1, 2])
+    assert lines[1, "t"].shape == (16,)
+    assert lines[1, "t"].picked is None

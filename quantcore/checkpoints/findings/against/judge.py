@@ -165,6 +165,9 @@ class _Judgement:
             return [measure.leak]
         if not measure.sums.ee:
             return []
+        if not measure.sums.yy:
+            words = "{is} 0 everywhere, but the original is not; download or convert it again."
+            return [error(measure.layout, "all_zero", words, relative=measure.relative)]
         siblings = self.siblings(measure)
         is_far = far(measure, siblings)
         loud = measure.bulk > _LOUD or (math.isnan(measure.bulk) and measure.relative > _UNLIKE)

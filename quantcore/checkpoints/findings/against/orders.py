@@ -30,6 +30,10 @@ def transposed(s: Suspect) -> Iterator[Cause]:
     step = s.step.reshape(shape).mT.reshape(s.y.shape) if not s.layout.is_plain else None
     words = "{is} the transpose of the original's: transposed back"
     yield s.explained("transposed", words, s.fit(turned, step))
+    if s.grid is not None:
+        codes = s.values.reshape(shape).mT.reshape(s.y.shape)
+        words = "{has} {its} codes transposed, but not {its} scales: transposed back"
+        yield s.explained("codes_transposed", words, s.fit(s.scales * codes + s.shift))
 
 
 def _swapped(s: Suspect, axis: int) -> Iterator[Cause]:

@@ -22,7 +22,9 @@ from quantcore.formats import IntFormat
 _SAMPLE = 1 << 18  # elements on which saturation is looked for
 _LOUD = 2.0  # times the squared error of rounding to the steps of the stored scales
 _CLIPPED, _LOST = 0.01, 0.7  # fraction of the codes, and of the squared error, that is clipped
-_LESS_DB = 4.0  # below what the bits reach; searches that minimize the error of outputs lose less
+# dB below what the bits reach, and how much of that: 2 bits reach 7. Searches that minimize the error of
+# outputs lose less
+_LESS_DB, _LESS_OF = 4.0, 0.4
 _TYPICAL = 0.95  # of the mean |error| that is left: half as much where outliers are clipped on purpose
 _AS_WELL = 0.5  # dB: of two ways to reach as much, the first is said
 _FACTORS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 16.0, 64.0)  # by which scales may be too small
@@ -54,7 +56,7 @@ class Saturated:
     def matters(self) -> bool:
         """Whether clipping costs more than a search for the best scale gives away."""
         much = self.clipped >= _CLIPPED and self.lost >= _LOST and self.typical >= _TYPICAL
-        return much and self.reach - self.sqnr >= _LESS_DB
+        return much and self.reach - self.sqnr >= min(_LESS_DB, _LESS_OF * self.reach)
 
 
 def saturated(s: Suspect) -> Saturated | None:
@@ -99,6 +101,8 @@ def _of(s: Suspect) -> Saturated | None:
     if not bool(known.any()):
         return None
     low, high = float(s.values[known].min()), float(s.values[known].max())
+    if low == high:  # of one number nothing is known
+        return None
     upward = ((s.x - s.y) / s.scales).nan_to_num(0.0, 0.0, 0.0)
     room = s.grid.gaps[s.codes] / 2
     above, below = (s.values == high) & (upward > room), (s.values == low) & (upward < -room)

@@ -19,6 +19,7 @@ from quantcore.diagnosis import Severity
 MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight, its first rows
 FEW = 1 << 16  # elements on which they are tried first
 _RESEMBLES = 0.8  # cosine
+_UNLIKE = 0.9  # a relative error of which nothing is explained; that of 0 is 1
 _QUARTER = 0.25  # the median |error| of rounding to nearest, in steps
 _AFTER = "the relative error is {after} instead of {before}"
 
@@ -181,7 +182,8 @@ class Suspect:
         if math.isfinite(self.usual) and fit.relative > 1.5 * self.usual:
             return False
         less = fit.steps < 0.8 * self.now.steps or fit.relative < 0.7 * self.now.relative
-        return fit.steps < 1.25 * normal and less and fit.relative < 0.9 * self.now.relative
+        right = fit.relative < min(_UNLIKE, 0.9 * self.now.relative)
+        return fit.steps < 1.25 * normal and less and right
 
     def improves(self, fit: "Residual") -> bool:
         """Tell whether a prediction for some rows or columns leaves less, and the others as they are."""

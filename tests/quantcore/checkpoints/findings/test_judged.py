@@ -26,7 +26,7 @@ def kinds(s, measure, **others):
 
 def measured(s, relative, bulk, **more):
     """A measure with this relative error and error of a typical row, in which no single place stands out."""
-    given = {"sums": Sums(xx=1.0, ee=relative**2), "bulk": bulk, "runs": [], "edge": 0} | more
+    given = {"sums": Sums(xx=1.0, yy=1.0, ee=relative**2), "bulk": bulk, "runs": [], "edge": 0} | more
     changed = replace(s.measure, **given)
     changed.strange_rows = changed.strange_columns = 0
     return changed

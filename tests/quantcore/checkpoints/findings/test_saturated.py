@@ -53,6 +53,33 @@ def test_integers_that_end_too_early(tmp_path):
         assert ends.get(case, "beyond the ends of its codes") in found.sentence
 
 
+def test_2_bits_lose_less_and_reach_less(tmp_path):
+    """0.3 times the step of min-max loses 3 dB of 7; half of it is near the least squared error, and sound."""
+    x = weight()
+    groups = releases.in_groups(x)
+    low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+    for factor, wrong in ((0.3, True), (0.5, False)):
+        step = ((high - low) / 3 * factor).half()
+        bias = ((high + low) / 2 - 1.5 * step).half()
+        q = ((groups - bias) / step).round().clamp(0, 3)
+        words = (q.reshape(len(x), -1, 16).long() << (2 * torch.arange(16))).sum(-1).to(torch.uint32)
+        stored = {f"{M}.weight": words, f"{M}.scales": step.squeeze(-1), f"{M}.biases": bias.squeeze(-1)}
+        folder = tmp_path / str(factor)
+        opened = releases.release(folder, stored, {"quantization": {"bits": 2, "group_size": GROUP}})
+        found = opened.findings(open_checkpoint(save(folder / "original", {W: x})))
+        errors = [f for f in found if f.severity == "error"]
+        assert [f.kind for f in errors] == ["saturated"] * wrong, factor
+        if wrong:
+            assert errors[0].facts["sqnr"] == pytest.approx(sqnr(groups, bias.float() + q * step.float()), rel=1e-3)
+
+
+def test_codes_of_0_where_the_original_has_values(tmp_path):
+    x = weight()
+    q, step, _ = int4(x)
+    (found,) = check(tmp_path, ct_stored(0 * q, step), x, "ct_int4")
+    assert (found.kind, found.facts["relative"]) == ("all_zero", 1)
+
+
 def test_zero_points_of_0(tmp_path):
     """What lies below 0 is lost; min-max zero points reach what the bits can."""
     x = weight()

@@ -11,7 +11,13 @@ from suspects import of_layers, weight
 
 from quantcore.checkpoints.findings.against.judge import cause_of, cause_of_places
 from quantcore.checkpoints.findings.against.orders import groups_in_another_order
-from quantcore.checkpoints.findings.shared import of_constants, of_flat, of_magnitudes, of_transposes
+from quantcore.checkpoints.findings.shared import (
+    of_constants,
+    of_flat,
+    of_magnitudes,
+    of_signs,
+    of_transposes,
+)
 from quantcore.checkpoints.findings.stored import Flat
 
 NAMES = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(5)]
@@ -132,6 +138,34 @@ def test_bits_of_mlx(stored, said, tmp_path):
     assert torch.equal(opened.tensors["m.weight"].read(), (product + biases[0, 0]).half().float())
     facts = [f.facts for f in loud(opened) if f.kind == "config_contradicted"]
     assert [(f["said"], f["bits"]) for f in facts] == [(said, stored)]
+
+
+@pytest.mark.parametrize(("stored", "said"), [((4, 64), (8, 32)), ((4, 64), (2, 128)), ((8, 32), (4, 64)), ((4, 64), None)])
+def test_bits_of_mlx_that_two_group_sizes_fit(stored, said, tmp_path):
+    """A layer that takes the hidden state has its width, so that the shapes have one reading; its sibling has it too."""
+    (bits, size), names = stored, ("model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj")
+    words = torch.arange(16 * 128 * bits // 32, dtype=torch.int64).reshape(16, -1).to(torch.uint32)
+    scales = torch.full((16, 128 // size), 0.01).half()
+    tensors = {f"{n}.{part}": value for n in names for part, value in (("weight", words.clone()), ("scales", scales.clone()), ("biases", -scales))}
+    config = CONFIG | ({"quantization": dict(zip(("bits", "group_size"), said, strict=True))} if said else {})
+    opened = release(tmp_path, tensors, config)
+    for name in names:
+        layout = opened.tensors[f"{name}.weight"].layout
+        assert (layout.shape, layout.element.bits, layout.granularity.size) == ((16, 128), bits, size)
+    wanted = ("config_contradicted", said[0], bits, size) if said else ("config_missing", None, None, None)
+    errors = [f for f in opened.findings() if f.severity == "error"]
+    assert {(f.kind, *map(f.facts.get, ("said", "bits", "size"))) for f in errors} == {wanted}
+
+
+def test_values_on_one_side_of_0(tmp_path):
+    """Of all layers: a warning without an original. One weight, or three of five, may be so."""
+    means = dict(zip(NAMES, (0.8, 0.82, 0.79, 0.8, 0.81), strict=True))
+    assert [f.facts["share"] for f in of_signs(means)] == list(means.values())
+    assert not list(of_signs(means | {NAMES[0]: 0.02, NAMES[1]: -0.1}))
+    assert not list(of_signs(dict(list(means.items())[:3])))
+    stored = {k: v for i, name in enumerate(NAMES) for k, v in WRITERS["ct_int8"][0](name[:-7], weight(seed=i)).items()}
+    stored |= {k: v.clamp(min=0) for k, v in stored.items() if v.dtype == torch.int8}
+    assert {"one_sided"} <= {f.kind for f in loud(release(tmp_path, stored, {"quantization_config": WRITERS["ct_int8"][1]}))}
 
 
 def test_groups_in_another_order(tmp_path):

@@ -1,0 +1,72 @@
+"""What follows while the range is dragged: the maps, the figures above them, the band in the histogram."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import quantcore as qc
+from pages.explore.ranges import views
+from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.live import BesideMaps
+from pages.shared.computing import cache
+from pages.shared.state.selection import Current, Moved, PageTensor
+from pages.sidebar import followed
+
+FIGURES = "rng_figures"  # key of the place of `figures`
+
+
+def slides(current: Current, slider: views.RangeSlider) -> Current:
+    """Return what the page shows, to be followed with the slider of the range, too."""
+    controls = {**current.controls, views.SLIDER: slider.rest}
+    return replace(current, controls=controls, move=partial(_moved, slider))
+
+
+def _moved(slider: views.RangeSlider, current: Current, values: Mapping[str, str]) -> Moved:
+    """Return as `followed.moved`; a moved slider fixes the range."""
+    others = {key: value for key, value in values.items() if key != views.SLIDER}
+    tensor, scheme, controls = followed.moved(current, others)
+    places = slider.rest
+    if views.SLIDER in values:
+        places = _places(values[views.SLIDER], len(places))
+        scheme = replace(scheme, range_setting=slider.range(places))
+    return tensor, scheme, {**controls, views.SLIDER: places}
+
+
+def _places(typed: str, count: int) -> tuple[float, ...]:
+    words = typed[:200].split(",")
+    try:
+        ends = tuple(map(float, words))
+    except ValueError:
+        ends = ()
+    if len(ends) != count or not all(abs(end) <= views.FLOAT32_MAX for end in ends):
+        wanted = "one number" if count == 1 else "two numbers such as -1,2"
+        raise qc.QuantError(f"The range must be {wanted} within float32, not {typed[:40]!r}.")
+    return ends
+
+
+def figures(tensor: PageTensor, scheme: qc.Scheme) -> str:
+    """Return the error of the range in use as a line of HTML."""
+    report = cache.report(tensor, scheme)
+    clipped = f"clipped {report.clipped:,} of {tensor.elements:,} ({100 * report.clipped_fraction:.3g} %)"
+    error = f"<b>SQNR {qc.decibels(report.sqnr_db, 2)}</b> · MSE {report.mse:.3g}"
+    return f'<p class="qs-line"><span>{error} · {clipped}</span></p>'
+
+
+def beside(
+    block: tuple[int, ...] | None,
+    drawn: qc.Scheme,
+    tensor: PageTensor,
+    scheme: qc.Scheme,
+    shown: ElementArithmetic,
+) -> BesideMaps:
+    """Return what of the page follows with its maps.
+
+    Args:
+        block: whose elements the histogram shows; None for all.
+        drawn: the scheme of the latest run: if only the range is another, curve and table still hold.
+    """
+    late = () if replace(scheme, range_setting=drawn.range_setting) == drawn else ("rng_table", "rng_curve")
+    low, high = qc.range_in_use(cache.result(tensor, scheme), block)
+    html = {FIGURES: figures(tensor, scheme)}
+    ends = {views.LOW: f"{low:g}", views.HIGH: f"{high:g}"}
+    return BesideMaps(html, ends, {views.CHART: (float(low), float(high))}, late)
