@@ -37,7 +37,7 @@ _COMPONENT = st.components.v2.component(
     '<section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre><small></small></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js="\n".join([scripts.LOAD_PLOTLY, *map(streamlit_dom.read, _DRAWING)]),
+    js=streamlit_dom.brief("\n".join([scripts.LOAD_PLOTLY, *map(streamlit_dom.read, _DRAWING)])),
     isolate_styles=False,
 )
 

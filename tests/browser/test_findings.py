@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 import quantcore as qc
 from pages.explore.explore.findings import IMAGES, TITLES
 from pages.shared.lesson_plan import LESSONS
-from quantcore.diagnosis import KINDS
+from quantcore.diagnosis import KINDS, in_brief
 
 EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
@@ -109,7 +109,7 @@ def test_a_long_finding_takes_one_line_and_leads_to_its_lesson(app: Any) -> None
     )
     assert len(first.sentence) > 140
     line, text = app.page.locator(".st-key-findings"), app.page.locator(".st-key-finding_line p")
-    expect(text).to_contain_text(first.sentence[:40])
+    expect(text).to_contain_text(in_brief(first, 3))
     assert line.bounding_box()["height"] <= 40
     lesson_link = line.get_by_role("link", name="Lesson")
     for part in (text, finding_button(app, "Show"), lesson_link):

@@ -29,7 +29,8 @@ def comparison(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Co
         QuantError: one of the libraries does not support the scheme.
     """
     make = lambda: qc.compare(cache.values(tensor), scheme, a, b)  # noqa: E731
-    return cache.cached(tensor, f"compare {scheme} {a} {b}", make, needs.LIBRARIES)
+    found: qc.Comparison = cache.cached(tensor, f"compare {scheme} {a} {b}", make, needs.LIBRARIES)
+    return found
 
 
 def table(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention) -> None:

@@ -65,7 +65,9 @@ def _looks_coded(name: str, piece: StoredTensor) -> bool:
     last = name.rpartition(".")[2].lower()
     is_weight = any(part in last for part in _NAMES) and not any(p in last for p in ("zero", "idx", "shape"))
     is_model = piece.source.name.endswith(_FILES)
-    return piece.dtype in _CODES and is_weight and is_model and is_matrix(piece.shape) and elements >= _ENOUGH
+    # bitsandbytes stores two codes per byte in one column
+    is_coded = is_matrix(piece.shape) or (piece.dtype == "U8" and piece.shape == (elements, 1))
+    return piece.dtype in _CODES and is_weight and is_model and is_coded and elements >= _ENOUGH
 
 
 def _unexplained(name: str, piece: StoredTensor, release: Release) -> CheckpointFinding:
@@ -73,6 +75,8 @@ def _unexplained(name: str, piece: StoredTensor, release: Release) -> Checkpoint
     near = {n for n in release.modules.get(module, ()) if n != last and "bias" not in n}
     near |= set(release.modules.get(name, ()))
     looks = next((what for names, what in _LOOKS if names <= near | {last}), "")
+    if not looks and piece.dtype == "U8" and piece.shape[1:] == (1,):
+        looks = "bitsandbytes of 4 bits, whose quant_state is missing too"
     if not looks and {"weight_scale"} <= near:
         looks = "BitNet or ModelOpt" if piece.dtype == "U8" else "compressed-tensors"
     facts: Facts = {

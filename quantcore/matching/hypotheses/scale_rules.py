@@ -90,6 +90,8 @@ def _symmetric(of: BlockStatistics, fmt: IntFormat, near: float) -> Iterator[Sca
     yield from _divided("max|x|", of.largest, low)
     yield from _added("max|x|", of.largest, top, low)
     yield from _unusual("max|x|", of.largest, top, low)
+    for divisor in (half, half - 0.5):
+        yield from _in_half(f"max|x| / {divisor:g}", of.largest / divisor, low)
 
 
 def _asymmetric(of: BlockStatistics, fmt: IntFormat, near: float) -> Iterator[ScaleRule]:
@@ -169,6 +171,12 @@ def _added(name: str, width: Values, steps: int, low: Values) -> Iterator[ScaleR
                 yield ScaleRule(words, width / steps + added, low)
 
 
+def _in_half(words: str, scale: Values, low: Values) -> Iterator[ScaleRule]:
+    for dtype, bits in _MANTISSA_BITS.items():
+        unit = 2.0 ** (np.floor(np.log2(np.maximum(scale, 1e-30))) + 1 - bits)
+        yield ScaleRule(f"{words}, rounded to {dtype}", np.round(scale / unit) * unit, low, UNUSUAL)
+
+
 def _unusual(name: str, width: Values, steps: int, low: Values) -> Iterator[ScaleRule]:
     """Yield the scale rounded to decimals or half precision, and the range divided by any integer."""
     scale, words = width / steps, f"{name} / {steps}"
@@ -176,9 +184,7 @@ def _unusual(name: str, width: Values, steps: int, low: Values) -> Iterator[Scal
         found = np.round(scale, decimals)
         if (found > 0).all():
             yield ScaleRule(f"{words}, rounded to {decimals} decimals", found, low, UNUSUAL)
-    for dtype, bits in _MANTISSA_BITS.items():
-        unit = 2.0 ** (np.floor(np.log2(np.maximum(scale, 1e-30))) + 1 - bits)
-        yield ScaleRule(f"{words}, rounded to {dtype}", np.round(scale / unit) * unit, low, UNUSUAL)
+    yield from _in_half(words, scale, low)
     by_distance = sorted(set(range(2, MOST_DIVIDED + 1)) - {*ROUND}, key=lambda n: abs(n - steps))
     for n in by_distance if steps < MOST_DIVIDED else ():
         yield ScaleRule(f"{name} / {n}", width / n, low, UNUSUAL)

@@ -79,6 +79,15 @@ def test_without_a_config(name, tmp_path):
         assert len(json.dumps([f.as_dict() for f in found.values()]))
 
 
+def test_codes_of_4_bits_without_a_quant_state(tmp_path):
+    """bitsandbytes stores them in one column, which is no matrix: the config alone does not make them readable."""
+    stored = {k: v for k, v in releases.quantized(model(layers=1), "nf4").items() if ".mlp." in k and k.endswith(".weight")}
+    assert {v.shape[1] for v in stored.values()} == {1}
+    found = loud(release(tmp_path, stored, releases.CONFIG | {"quantization_config": WRITERS["nf4"][1]}))
+    assert {kind: f.severity for kind, f in found.items()} == {"config_missing": "error"}
+    assert "bitsandbytes" in found["config_missing"].sentence
+
+
 def test_versions_of_gptq_without_a_config(tmp_path):
     """Stored zeros that are all the middle of the codes are those of v2; in v1, they are one less."""
     for name in ("gptq_v2_4bit_g128_sym", "gptq_v1_4bit_g128_sym"):
