@@ -64,6 +64,8 @@ _BELOW_MIDDLE = tuple(
     TEXTBOOK.changed(unsigned_symmetric_zero_point="below_middle", symmetric_scale=rule)
     for rule in ("amax_over_qmax", "amax_over_half_range", "amax_over_half_codes")
 )
+# (x - min) / s, of codes that start at 0, and its ways of rounding
+_FROM_MIN = (TEXTBOOK.changed(kernel="H", zero_point_form="min", zero_in_range="no"),)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Step = Callable[[float], Iterator[Hypothesis]]
 Part = SearchTask | Step
@@ -244,13 +246,16 @@ class _Search:
 
     def _below_middle(self) -> list[Part]:
         """Return symmetric codes that were shifted by qmax of the signed format: around 127 or 7."""
+        tasks = self.space.tasks(self._unsigned(), conventions=_BELOW_MIDDLE)
+        return [dataclasses.replace(task, symmetries=(True,)) for task in tasks]
+
+    def _unsigned(self) -> list[GivenCodes]:
+        """Return the readings whose formats start at 0, with these formats."""
         unsigned = [
             GivenCodes(r.corruption, r.codes, tuple(f for f in r.formats if not (f.signed or f.narrow)))
             for r in self.readings
         ]
-        readings = [reading for reading in unsigned if reading.formats]
-        tasks = self.space.tasks(readings, conventions=_BELOW_MIDDLE)
-        return [dataclasses.replace(task, symmetries=(True,)) for task in tasks]
+        return [reading for reading in unsigned if reading.formats]
 
     def _named(self, limit: float) -> Iterator[Hypothesis]:
         self.tried += len(self.space.fits)
@@ -260,7 +265,9 @@ class _Search:
         """Return tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
+        from_min = self.space.tasks(self._unsigned(), ((), *choices), _FROM_MIN)
         tasks = [*self.space.tasks(readings, SINGLE), *self._with_given_scale(readings, choices)]
+        tasks += [dataclasses.replace(task, symmetries=(False,)) for task in from_min]
         return [*tasks, *(SearchTask(source, readings) for source in swapped_axes(self.evaluator.x))]
 
     def _combined(self) -> list[Part]:

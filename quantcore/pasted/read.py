@@ -10,7 +10,7 @@ import torch
 from quantcore.pasted import bounds
 from quantcore.pasted.chain import SCALINGS
 from quantcore.pasted.checks import check_codes, check_on, check_special
-from quantcore.pasted.evaluation import CodeInputs
+from quantcore.pasted.evaluation import CodeInputs, Val
 from quantcore.pasted.floats import check_floats
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
@@ -22,6 +22,7 @@ from quantcore.pasted.walk import Walk, probe
 from quantcore.pasted.way_back import check_dequantize
 from quantcore.wording import count, joined
 
+_NO_SCALE = ", but nothing scales the tensor before, so its codes are not checked."
 _LISTED = 12  # statements that were not evaluated
 
 
@@ -65,6 +66,8 @@ class CodeReading:
             return f"{count(len(self.mistakes), 'mistake')} in {lines_of(self.mistakes)}."
         if not self.lines_of_quantizers and self.library:
             return f"This code leaves rounding and clamping to the library: {joined(self.library)}."
+        if not self.lines_of_quantizers and any(why.endswith(_NO_SCALE) for why in self.unread):
+            return "No quantizer is recognized: the places in a table are those of a tensor without a scale."
         if not self.lines_of_quantizers and self.unread:
             return "No quantizer could be followed to its codes, because some lines are not evaluated."
         if not self.lines_of_quantizers:
@@ -134,7 +137,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         text,
         in_order(findings),
         tuple(dict.fromkeys(part for q in quantizers.values() for part in _parts(q))),
-        _unread(first),
+        (*_unread(first), *_without_scale(first)),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
         tuple(q.scalings[0].line for q in quantizers.values()),
         source.skipped,
@@ -189,6 +192,19 @@ def _arithmetic(q: Quantizer) -> str:
         return f"{rule}({product})"
     text = f"{rule}({product} + z)" if shifted[0] in q.early else f"{rule}({product}) + z"
     return f"{text}, kernel {q.kernel}" if rule == "round" else text
+
+
+def _without_scale(walk: Walk) -> Iterator[str]:
+    """Yield a sentence for each line that searches a table for what no step has scaled."""
+    found: dict[int, str] = {}
+    for val in (v for v in walk.vals if v.op == "level"):
+        at: Val | None = val
+        while at is not None and at.op not in SCALINGS:
+            at = at.flow
+        if at is None:
+            found.setdefault(val.line, val.name)
+    for line, name in found.items():
+        yield f"Line {line}: `{name}` gives places in a table{_NO_SCALE}"
 
 
 def _unread(walk: Walk) -> tuple[str, ...]:

@@ -129,6 +129,18 @@ def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
     assert "percentile" not in str(first.scheme)
 
 
+def test_codes_counted_from_the_lowest_value():
+    """(x - min) / s has no zero point: rounding one first gives other codes where it is cut off."""
+    for x, axis, levels, words in (
+        (SHIFTED, None, 255, "uint8 asymmetric, one scale"),
+        (ROWS, 1, 15, "uint4 asymmetric, one scale per row (axis 0)"),
+    ):
+        low = x.min(axis, keepdims=axis is not None)
+        first, said = best(x, ((x - low) / (width(x, axis) / F(levels))).astype(int))
+        assert first.differing == 0
+        assert said == f"Values are rounded toward zero; everything else is {words}."
+
+
 def test_a_percentile_is_named():
     scale = np.quantile(np.abs(ROWS), 0.98, axis=1, keepdims=True) / 127
     said = best(ROWS, codes(ROWS, scale))[1]

@@ -247,3 +247,12 @@ def test_a_line_that_sets_elements_shows_them_and_a_table_has_no_value_at_an_ele
     assert (lines[6, "q"].low, lines[6, "q"].high, lines[6, "q"].picked) == (codes.min(), codes.max(), codes[1, 2])
     assert lines[1, "t"].shape == (16,)
     assert lines[1, "t"].picked is None
+
+
+def test_places_in_a_table_without_a_scale_are_not_silently_passed_over():
+    text = f"t = np.array({NF4})\nq = np.digitize(x, (t[1:] + t[:-1]) / 2)\ny = t[q]"
+    reading = qc.read_code(text)
+    (why,) = reading.unread
+    assert why.startswith("Line 2: `digitize` gives places in a table, but nothing scales the tensor before")
+    assert reading.summary.startswith("No quantizer is recognized: the places in a table")
+    assert not qc.read_code(text.replace("digitize(x", "digitize(x / np.abs(x).max()")).unread
