@@ -11,9 +11,10 @@ from quantcore import tensors
 RUN = "document.querySelector('[data-run]').dataset.run"
 NUMBER = "document.querySelector('.qs-maps').dataset.number"
 # The codes that the maps show once they are painted under a scheme, with the line of figures above them
-FOLLOWED = """([scheme, sqnr]) => {
+FOLLOWED = """([scheme, sqnr, lost]) => {
     const maps = document.querySelector(".qs-maps"), summary = document.querySelector(".st-key-summary").innerText;
     return maps.dataset.painted === ` ${scheme} ` && summary.includes(sqnr)
+        && document.querySelector(".qs-question").innerText.includes(lost)
         && document.querySelector(".st-key-_scheme_text input").value === scheme && Array.from(maps.shown.values.codes);
 }"""
 
@@ -31,7 +32,10 @@ def text(bits: int) -> str:
 def expect_followed(app: Any, x: np.ndarray, bits: int) -> None:
     """Wait until maps and figures show this width, and compare the codes with quantcore's."""
     result = qc.apply(x, qc.Scheme(qc.IntFormat(bits)))
-    codes = app.wait(FOLLOWED, [text(bits), qc.decibels(qc.report(result).sqnr_db, 2)])
+    error, size = (float((values.double() ** 2).sum()) for values in (result.error, result.x))
+    off = 100 * (error / size) ** 0.5
+    lost = f"the error is {off:.{0 if off >= 9.95 else 1}f} % of the values"
+    codes = app.wait(FOLLOWED, [text(bits), qc.decibels(qc.report(result).sqnr_db, 2), lost])
     np.testing.assert_array_equal(codes, result.codes.numpy().reshape(-1))
 
 
