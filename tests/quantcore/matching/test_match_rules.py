@@ -122,8 +122,9 @@ def test_blocks_of_zeros_have_any_scale():
 
 
 def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
-    scale = (largest(ROWS, 1) / 127).astype(np.float16).astype(F)
-    first, said = best(ROWS, codes(ROWS, scale))
+    x = np.random.default_rng(58).laplace(size=(8, 60)).astype(F)
+    scale = (largest(x, 1) / 127).astype(np.float16).astype(F)
+    first, said = best(x, codes(x, scale))
     assert first.differing == 0
     assert "float16" in said
     assert "percentile" not in str(first.scheme)
@@ -159,11 +160,11 @@ def test_the_least_scale_of_a_library_is_told():
 
 
 def test_a_given_scale_may_be_of_an_unusual_group():
-    x = normal(8, (2000,))
-    scale = largest(x.reshape(-1, 25), -1) / F(7)
-    given = codes(x.reshape(-1, 25), scale, 4).reshape(-1)
+    x = normal(8, (5040,))  # of 60 divisors, so that groups of 45 are not among the first
+    scale = largest(x.reshape(-1, 45), -1) / F(7)
+    given = codes(x.reshape(-1, 45), scale, 4).reshape(-1)
     first = qc.match(x, given, scale.reshape(-1)).candidates[0]
-    assert (first.differing, first.scheme.granularity) == (0, qc.PerGroup(25))
+    assert (first.differing, first.scheme.granularity) == (0, qc.PerGroup(45))
 
 
 def test_a_rule_is_not_named_where_it_is_there_by_chance():
