@@ -1,10 +1,14 @@
-"""The controls that the maps follow while they are dragged, and what the sidebar shows with one moved."""
+"""The controls that the maps follow as they are moved, and what the sidebar shows with one moved.
+
+A choice between options is at the place of the chosen one: 0, 1.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import quantcore as qc
 from pages.shared.state.selection import Controls, Current, Moved
+from pages.sidebar.scheme_state import CODES, SYMMETRY
 from quantcore.formats import MAX_BITS, MIN_BITS
 
 BITS = "bits"
@@ -14,7 +18,8 @@ def controls(scheme: qc.Scheme | None) -> Controls:
     """Return what the followed controls stand at, by key; those that are not drawn are missing."""
     if scheme is None or not isinstance(scheme.format, qc.IntFormat):
         return {}
-    return {BITS: (scheme.format.bits,)}
+    fmt = scheme.format
+    return {BITS: (fmt.bits,), "codes": (int(not fmt.signed),), "mode": (int(not scheme.symmetric),)}
 
 
 def moved(current: Current, values: Mapping[str, str]) -> Moved:
@@ -29,9 +34,25 @@ def moved(current: Current, values: Mapping[str, str]) -> Moved:
     for key, typed in values.items():
         if key not in current.controls:
             raise qc.QuantError(f"{key[:40]!r} is not a control that the maps follow here.")
-        assert isinstance(scheme.format, qc.IntFormat)
-        scheme = replace(scheme, format=replace(scheme.format, bits=_bits(typed)))
+        scheme = _with(scheme, key, typed)
     return tensor, scheme, controls(scheme)
+
+
+def _with(scheme: qc.Scheme, key: str, typed: str) -> qc.Scheme:
+    fmt = scheme.format
+    assert isinstance(fmt, qc.IntFormat)
+    match key:
+        case "codes":
+            return replace(scheme, format=replace(fmt, signed=_option("Codes", CODES, typed) == CODES[0]))
+        case "mode":
+            return replace(scheme, symmetric=_option("Symmetry", SYMMETRY, typed) == SYMMETRY[0])
+    return replace(scheme, format=replace(fmt, bits=_bits(typed)))
+
+
+def _option(name: str, options: tuple[str, str], typed: str) -> str:
+    if typed not in ("0", "1"):
+        raise qc.QuantError(f"{name} must be 0 ({options[0]}) or 1 ({options[1]}), not {typed[:40]!r}.")
+    return options[int(typed)]
 
 
 def _bits(typed: str) -> int:

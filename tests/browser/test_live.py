@@ -1,4 +1,4 @@
-"""The maps follow the Bits slider while it is dragged: no run stands between the hand and the picture."""
+"""The maps follow controls as they are moved: no run stands between the hand and the picture."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ def text(bits: int) -> str:
     return f"int{bits} symmetric per_tensor min_max textbook"
 
 
-def expect_followed(app: Any, x: np.ndarray, bits: int) -> None:
-    """Wait until maps and figures show this width, and compare the codes with quantcore's."""
-    result = qc.apply(x, qc.Scheme(qc.IntFormat(bits)))
+def expect_followed(app: Any, x: np.ndarray, scheme: qc.Scheme) -> None:
+    """Wait until maps and figures show this scheme, and compare the codes with quantcore's."""
+    result = qc.apply(x, scheme)
     error, size = (float((values.double() ** 2).sum()) for values in (result.error, result.x))
     off = 100 * (error / size) ** 0.5
     lost = f"the error is {off:.{0 if off >= 9.95 else 1}f} % of the values"
-    codes = app.wait(FOLLOWED, [text(bits), qc.decibels(qc.report(result).sqnr_db, 2), lost])
+    codes = app.wait(FOLLOWED, [str(scheme), qc.decibels(qc.report(result).sqnr_db, 2), lost])
     np.testing.assert_array_equal(codes, result.codes.numpy().reshape(-1))
 
 
@@ -82,7 +82,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     app.page.mouse.down()
     for bits in (6, 9, 4, 3):
         app.page.mouse.move(*thumb(app, bits), steps=3)
-        expect_followed(app, x, bits)
+        expect_followed(app, x, qc.Scheme(qc.IntFormat(bits)))
     assert app.page.evaluate(RUN) == run
     seen = app.page.evaluate(NUMBER)
     app.page.mouse.up()
@@ -94,4 +94,23 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     for _ in range(4):  # faster than the runs that the keys ask for
         app.page.keyboard.press("ArrowRight")
     app.expect_scheme(text(7))
-    expect_followed(app, x, 7)
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
+
+
+@pytest.mark.slow  # what the route gives is tested without a browser
+@pytest.mark.parametrize(("key", "option"), [("codes", "unsigned"), ("mode", "asymmetric")])
+def test_a_pressed_option_is_followed_without_a_run(new_app: Any, server: str, key: str, option: str) -> None:
+    app = new_app(server, own=True)
+    held: list[Any] = []  # whether what the browser says is kept from the server
+    app.page.route_web_socket("**", lambda ws: forward(ws, ws.connect_to_server(), held))
+    app.open(shape="6x10")
+    x, run = tensors.generate(tensors.Generated(shape=(6, 10))), app.page.evaluate(RUN)
+    held.append(True)
+    app.press(key, option)
+    scheme = qc.Scheme(qc.IntFormat(4, signed=key != "codes"), symmetric=key != "mode")
+    expect_followed(app, x, scheme)
+    assert app.page.evaluate(RUN) == run
+
+
+def forward(browser: Any, server: Any, held: list[Any]) -> None:
+    browser.on_message(lambda message: None if held else server.send(message))
