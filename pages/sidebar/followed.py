@@ -3,6 +3,7 @@
 A choice between options is at the place of the chosen one: 0, 1.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,16 +11,29 @@ import quantcore as qc
 from pages.shared.state.selection import Controls, Current, Moved
 from pages.sidebar.scheme_state import CODES, SYMMETRY
 from quantcore.formats import MAX_BITS, MIN_BITS
+from quantcore.range_setting import Control
 
 BITS = "bits"
 
 
 def controls(scheme: qc.Scheme | None) -> Controls:
     """Return what the followed controls stand at, by key; those that are not drawn are missing."""
-    if scheme is None or not isinstance(scheme.format, qc.IntFormat):
+    if scheme is None or isinstance(scheme.format, qc.CodebookFormat):  # which may be fitted to the tensor
         return {}
-    fmt = scheme.format
-    return {BITS: (fmt.bits,), "codes": (int(not fmt.signed),), "mode": (int(not scheme.symmetric),)}
+    fmt, found = scheme.format, _numbers(scheme.range_setting)
+    if isinstance(fmt, qc.IntFormat):
+        found |= {BITS: (fmt.bits,), "codes": (int(not fmt.signed),), "mode": (int(not scheme.symmetric),)}
+    return found
+
+
+def _numbers(setting: qc.RangeSetting) -> dict[str, tuple[float, ...]]:
+    """Return the numbers of a range setting as their fields show them: some round."""
+    numbers = {control.key: control for control in setting.controls if not isinstance(control.default, str)}
+    values = setting.choices() if numbers else {}
+    return {
+        key: (float(control.format % values[key]) if control.format == "%.3f" else values[key],)
+        for key, control in numbers.items()
+    }
 
 
 def moved(current: Current, values: Mapping[str, str]) -> Moved:
@@ -39,7 +53,12 @@ def moved(current: Current, values: Mapping[str, str]) -> Moved:
 
 
 def _with(scheme: qc.Scheme, key: str, typed: str) -> qc.Scheme:
-    fmt = scheme.format
+    fmt, setting = scheme.format, scheme.range_setting
+    for control in setting.controls:
+        if control.key == key:
+            return replace(
+                scheme, range_setting=setting.chosen({**setting.choices(), key: _number(control, typed)})
+            )
     assert isinstance(fmt, qc.IntFormat)
     match key:
         case "codes":
@@ -47,6 +66,22 @@ def _with(scheme: qc.Scheme, key: str, typed: str) -> qc.Scheme:
         case "mode":
             return replace(scheme, symmetric=_option("Symmetry", SYMMETRY, typed) == SYMMETRY[0])
     return replace(scheme, format=replace(fmt, bits=_bits(typed)))
+
+
+def _number(control: Control, typed: str) -> float:
+    integer = isinstance(control.default, int)
+    try:
+        number = int(typed[:40]) if integer else float(typed[:40])
+    except ValueError:
+        number = math.nan
+    low = -math.inf if control.low is None else control.low
+    high = math.inf if control.high is None else control.high
+    if not low <= number <= high or math.isinf(number):
+        wanted = "an integer" if integer else "a number"
+        if math.isfinite(low):
+            wanted += f" from {low:g} to {high:g}"
+        raise qc.QuantError(f"{control.label} must be {wanted}, not {typed[:40]!r}.")
+    return number
 
 
 def _option(name: str, options: tuple[str, str], typed: str) -> str:

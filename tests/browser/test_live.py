@@ -97,20 +97,36 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
 
 
+MOVES = {
+    "uint4": ({}, lambda app: app.press("codes", "unsigned")),
+    "int4 asymmetric": ({}, lambda app: app.press("mode", "asymmetric")),
+    "int4 percentile(97.2)": (
+        {"range": "percentile", "p": "97.12345"},
+        lambda app: app.key("p").get_by_label("Increment").click(),
+    ),
+    "int4 percentile(97)": (
+        {"range": "percentile", "p": "97.12345"},
+        lambda app: app.input("p").press("ArrowDown"),
+    ),
+    "int4 percentile(60.5)": ({"range": "percentile"}, lambda app: app.input("p").fill("60.5")),
+}
+
+
 @pytest.mark.slow  # what the route gives is tested without a browser
-@pytest.mark.parametrize(("key", "option"), [("codes", "unsigned"), ("mode", "asymmetric")])
-def test_a_pressed_option_is_followed_without_a_run(new_app: Any, server: str, key: str, option: str) -> None:
-    app = new_app(server, own=True)
-    held: list[Any] = []  # whether what the browser says is kept from the server
-    app.page.route_web_socket("**", lambda ws: forward(ws, ws.connect_to_server(), held))
-    app.open(shape="6x10")
+@pytest.mark.parametrize("text_of", MOVES)
+def test_a_control_is_followed_without_a_run(new_app: Any, server: str, text_of: str) -> None:
+    """Nothing that the browser says reaches the server's script then."""
+    app, held = new_app(server, own=True), list[bool]()
+
+    def between(browser: Any) -> None:
+        script = browser.connect_to_server()
+        browser.on_message(lambda message: None if held else script.send(message))
+
+    app.page.route_web_socket("**", between)
+    parameters, move = MOVES[text_of]
+    app.open(shape="6x10", **parameters)
     x, run = tensors.generate(tensors.Generated(shape=(6, 10))), app.page.evaluate(RUN)
     held.append(True)
-    app.press(key, option)
-    scheme = qc.Scheme(qc.IntFormat(4, signed=key != "codes"), symmetric=key != "mode")
-    expect_followed(app, x, scheme)
+    move(app)
+    expect_followed(app, x, qc.Scheme.parse(text_of))
     assert app.page.evaluate(RUN) == run
-
-
-def forward(browser: Any, server: Any, held: list[Any]) -> None:
-    browser.on_message(lambda message: None if held else server.send(message))

@@ -3,7 +3,7 @@
 // follows when the hand rests, and draws the same picture.
 
 const MOVED = ["aria-valuetext", "aria-checked"]; // attributes that change at once: of a slider, of an option
-const CONTROL = "input[type=range], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
+const CONTROL = "input[type=range], input[type=number], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
 
 // The controls that the visitor has touched: others may stand beside the value that Python has, for want of a step there
 const touched = new WeakSet();
@@ -12,10 +12,12 @@ function watchControls(state) {
   const observer = new MutationObserver(() => controlsMoved(state));
   observer.observe(document, { subtree: true, attributes: true, attributeFilter: MOVED });
   const touch = ({ target }) => { for (const control of target.closest?.("%element%")?.querySelectorAll(CONTROL) ?? []) touched.add(control); };
-  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, touch, true);
+  const typed = () => requestAnimationFrame(() => controlsMoved(state)); // no attribute of a number changes while it is typed
+  const heard = [["pointerdown", touch], ["keydown", touch], ["input", touch], ["keydown", typed], ["input", typed], ["click", typed]];
+  for (const [kind, hear] of heard) document.addEventListener(kind, hear, true);
   return () => {
     observer.disconnect();
-    for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, touch, true);
+    for (const [kind, hear] of heard) document.removeEventListener(kind, hear, true);
   };
 }
 
@@ -27,11 +29,14 @@ function ahead(data) {
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
 
-// The ends of a slider, or the place of the chosen option; none if the visitor has not touched the control
+// The ends of a slider, a number, or the place of the chosen option; none if the visitor has not touched the control, or if
+// Python will not get its number
 function standsAt(key) {
   const chosen = (group) => [...group.querySelectorAll("[role=radio]")].findIndex((option) => option.ariaChecked === "true");
-  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control)).map((control) => control.valueAsNumber ?? chosen(control));
+  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => control.valueAsNumber ?? chosen(control));
 }
+
+const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOverflow;
 
 // Take over what a run has sent; a run that the controls have left behind waits: its picture would be one of the past
 function arrive(state, data) {

@@ -105,6 +105,9 @@ VISITS = [
         marks=pytest.mark.slow,
     ),
     (PINNED, "mode", 1, "asymmetric"),
+    ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
+    pytest.param({"range": "min MSE"}, "candidates", 7, 7, marks=pytest.mark.slow),
+    pytest.param({"range": "mean ± k·std", "format": "e4m3fn"}, "k", 0.1, 0.1, marks=pytest.mark.slow),
 ]  # fmt: skip
 
 
@@ -281,5 +284,18 @@ def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pyt
     }
 
 
-def test_a_format_without_bits_has_nothing_to_follow() -> None:
+def test_a_format_without_bits_has_less_to_follow() -> None:
     assert sent(opened(format="e4m3fn"))["live"] is None
+    at = opened(format="e4m3fn", range="percentile", p="97.12345")
+    live = sent(at)["live"]
+    assert live["controls"] == {"p": [97.123]}  # as the field shows it
+    for typed in ("", "abc", "nan", "50", "100.1", "inf"):
+        answer = ask(live["at"], p=typed)
+        sentence = f"Percentile must be a number from 50.001 to 100, not '{typed}'."
+        assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
+    live = sent(opened(range="mean ± k·std"))["live"]
+    assert bytes(ask(live["at"], k="inf").body) == b"k must be a number, not 'inf'."
+    live = sent(opened(range="min MSE"))["live"]
+    refused = ask(live["at"], candidates="7.5")
+    assert bytes(refused.body) == b"Candidates must be an integer from 1 to 10000, not '7.5'."
+    assert sent(opened(format="nf4", range="percentile"))["live"] is None
