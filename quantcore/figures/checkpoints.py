@@ -138,8 +138,14 @@ def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str
     layout["yaxis"] = {"title": HARM_AXES[metric][0], "type": "linear", "zeroline": metric == "sqnr_db"}
     if metric in ("mse", "max_abs_error"):
         layout["yaxis"] |= {"type": "log"}
-    layout["hoverlabel"] = {"align": "left", "bordercolor": FAINT[theme], "font": {"color": INK[theme]}}
+    layout["hoverlabel"] = _hover(theme)
     return layout
+
+
+def _hover(theme: str) -> dict[str, Any]:
+    """Return the tooltip's style: on the page's colour, since the ink is unreadable on a mark's own."""
+    font = {"color": INK[theme]}
+    return {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": font}
 
 
 def _tick(name: str) -> str:
@@ -301,8 +307,7 @@ def treemap(
         outsidetextfont={"color": INK[theme]},
     )
     layout = base_layout(theme, height) | {"margin": {"l": 0, "r": 0, "t": 22, "b": 2}}
-    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme]}
-    layout["hoverlabel"]["font"] = {"color": INK[theme]}
+    layout["hoverlabel"] = _hover(theme)
     layout["uniformtext"] = {"minsize": SMALL, "mode": "hide"}
     return go.Figure([trace], layout)
 

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import plotly.io
 import pytest
 import torch
@@ -175,6 +176,16 @@ def contrast(one, other):
         for color in (one, other)
     ]
     return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("tensors", [3, 40])  # as bars, as circles
+def test_the_tooltip_of_a_tensor_is_readable(theme, tensors):
+    rows = {"tensor": [f"t{i}" for i in range(tensors)], "bytes": 100, "bits_per_weight": 4.0, "sqnr_db": 20.0}
+    label = figures.harm(pd.DataFrame(rows), theme=theme).layout.hoverlabel
+    assert label.bgcolor, "without one, the tooltip takes the color of the mark below it"
+    paper, ink = ([v / 255 for v in unlabel_rgb(color)] for color in (label.bgcolor, label.font.color))
+    assert contrast(paper, ink) >= 4.5
 
 
 def test_a_pair_bears_the_names_as_they_are_written():
