@@ -36,7 +36,7 @@ pages.sidebar pages.maps
 pages.models.opening pages.learn
 pages.*.*
 pages.registry
-pages.main pages.command
+pages.main
 app
 """
 # the same inside the largest package, from bytes to findings; its face imports all of them

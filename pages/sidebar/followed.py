@@ -1,20 +1,39 @@
-"""The controls that the maps follow while they are dragged, and what the sidebar shows with one moved."""
+"""The controls that the maps follow as they are moved, and what the sidebar shows with one moved.
 
+A choice between options is at the place of the chosen one: 0, 1.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import quantcore as qc
 from pages.shared.state.selection import Controls, Current, Moved
+from pages.sidebar.scheme_state import CODES, SYMMETRY
 from quantcore.formats import MAX_BITS, MIN_BITS
+from quantcore.range_setting import Control
 
 BITS = "bits"
 
 
 def controls(scheme: qc.Scheme | None) -> Controls:
     """Return what the followed controls stand at, by key; those that are not drawn are missing."""
-    if scheme is None or not isinstance(scheme.format, qc.IntFormat):
+    if scheme is None or isinstance(scheme.format, qc.CodebookFormat):  # which may be fitted to the tensor
         return {}
-    return {BITS: (scheme.format.bits,)}
+    fmt, found = scheme.format, _numbers(scheme.range_setting)
+    if isinstance(fmt, qc.IntFormat):
+        found |= {BITS: (fmt.bits,), "codes": (int(not fmt.signed),), "mode": (int(not scheme.symmetric),)}
+    return found
+
+
+def _numbers(setting: qc.RangeSetting) -> dict[str, tuple[float, ...]]:
+    """Return the numbers of a range setting as their fields show them: some round."""
+    numbers = {control.key: control for control in setting.controls if not isinstance(control.default, str)}
+    values = setting.choices() if numbers else {}
+    return {
+        key: (float(control.format % values[key]) if control.format == "%.3f" else values[key],)
+        for key, control in numbers.items()
+    }
 
 
 def moved(current: Current, values: Mapping[str, str]) -> Moved:
@@ -29,9 +48,46 @@ def moved(current: Current, values: Mapping[str, str]) -> Moved:
     for key, typed in values.items():
         if key not in current.controls:
             raise qc.QuantError(f"{key[:40]!r} is not a control that the maps follow here.")
-        assert isinstance(scheme.format, qc.IntFormat)
-        scheme = replace(scheme, format=replace(scheme.format, bits=_bits(typed)))
+        scheme = _with(scheme, key, typed)
     return tensor, scheme, controls(scheme)
+
+
+def _with(scheme: qc.Scheme, key: str, typed: str) -> qc.Scheme:
+    fmt, setting = scheme.format, scheme.range_setting
+    for control in setting.controls:
+        if control.key == key:
+            return replace(
+                scheme, range_setting=setting.chosen({**setting.choices(), key: _number(control, typed)})
+            )
+    assert isinstance(fmt, qc.IntFormat)
+    match key:
+        case "codes":
+            return replace(scheme, format=replace(fmt, signed=_option("Codes", CODES, typed) == CODES[0]))
+        case "mode":
+            return replace(scheme, symmetric=_option("Symmetry", SYMMETRY, typed) == SYMMETRY[0])
+    return replace(scheme, format=replace(fmt, bits=_bits(typed)))
+
+
+def _number(control: Control, typed: str) -> float:
+    integer = isinstance(control.default, int)
+    try:
+        number = int(typed[:40]) if integer else float(typed[:40])
+    except ValueError:
+        number = math.nan
+    low = -math.inf if control.low is None else control.low
+    high = math.inf if control.high is None else control.high
+    if not low <= number <= high or math.isinf(number):
+        wanted = "an integer" if integer else "a number"
+        if math.isfinite(low):
+            wanted += f" from {low:g} to {high:g}"
+        raise qc.QuantError(f"{control.label} must be {wanted}, not {typed[:40]!r}.")
+    return number
+
+
+def _option(name: str, options: tuple[str, str], typed: str) -> str:
+    if typed not in ("0", "1"):
+        raise qc.QuantError(f"{name} must be 0 ({options[0]}) or 1 ({options[1]}), not {typed[:40]!r}.")
+    return options[int(typed)]
 
 
 def _bits(typed: str) -> int:

@@ -10,7 +10,7 @@ from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
 from pages.shared.state.selection import PageTensor
-from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANGES, RANK, load_preset
+from pages.sidebar.scheme_state import CODES, DEFAULTS, PRESET, RANGES, RANK, SYMMETRY, load_preset
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MAX_VALUES, METHODS, MIN_BITS
 from quantcore.numerics import MAX_SEED, WORDS
@@ -53,8 +53,8 @@ def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
     bits, signed, symmetric, narrow = 0, True, True, False
     if name == INTEGERS:
         bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", bind="query-params")
-        signed = _either("Codes", "codes", "signed", "unsigned", label_visibility="collapsed")
-        symmetric = _either("Symmetry", "mode", "symmetric", "asymmetric", label_visibility="collapsed")
+        signed = _either("Codes", "codes", *CODES, label_visibility="collapsed")
+        symmetric = _either("Symmetry", "mode", *SYMMETRY, label_visibility="collapsed")
         if symmetric and not signed:
             _say_zero_points(qc.IntFormat(bits, signed=False), convention)
     try:

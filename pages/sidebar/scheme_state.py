@@ -34,6 +34,8 @@ DEFAULTS: dict[str, Any] = {
     "rounding_seed": 0,
     "scales": "",
 }
+# the two options of a choice, the default first
+CODES, SYMMETRY = ("signed", "unsigned"), ("symmetric", "asymmetric")
 RANK = "_rank"  # of the tensor for which the controls were last drawn
 PRESET = "_preset"
 WHOLE = "scheme"  # the parameter of a link with a scheme as text

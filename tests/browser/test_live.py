@@ -1,4 +1,4 @@
-"""The maps follow the Bits slider while it is dragged: no run stands between the hand and the picture."""
+"""The maps follow controls as they are moved: no run stands between the hand and the picture."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ def text(bits: int) -> str:
     return f"int{bits} symmetric per_tensor min_max textbook"
 
 
-def expect_followed(app: Any, x: np.ndarray, bits: int) -> None:
-    """Wait until maps and figures show this width, and compare the codes with quantcore's."""
-    result = qc.apply(x, qc.Scheme(qc.IntFormat(bits)))
+def expect_followed(app: Any, x: np.ndarray, scheme: qc.Scheme) -> None:
+    """Wait until maps and figures show this scheme, and compare the codes with quantcore's."""
+    result = qc.apply(x, scheme)
     error, size = (float((values.double() ** 2).sum()) for values in (result.error, result.x))
     off = 100 * (error / size) ** 0.5
     lost = f"the error is {off:.{0 if off >= 9.95 else 1}f} % of the values"
-    codes = app.wait(FOLLOWED, [text(bits), qc.decibels(qc.report(result).sqnr_db, 2), lost])
+    codes = app.wait(FOLLOWED, [str(scheme), qc.decibels(qc.report(result).sqnr_db, 2), lost])
     np.testing.assert_array_equal(codes, result.codes.numpy().reshape(-1))
 
 
@@ -82,7 +82,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     app.page.mouse.down()
     for bits in (6, 9, 4, 3):
         app.page.mouse.move(*thumb(app, bits), steps=3)
-        expect_followed(app, x, bits)
+        expect_followed(app, x, qc.Scheme(qc.IntFormat(bits)))
     assert app.page.evaluate(RUN) == run
     seen = app.page.evaluate(NUMBER)
     app.page.mouse.up()
@@ -94,4 +94,39 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     for _ in range(4):  # faster than the runs that the keys ask for
         app.page.keyboard.press("ArrowRight")
     app.expect_scheme(text(7))
-    expect_followed(app, x, 7)
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
+
+
+MOVES = {
+    "uint4": ({}, lambda app: app.press("codes", "unsigned")),
+    "int4 asymmetric": ({}, lambda app: app.press("mode", "asymmetric")),
+    "int4 percentile(97.2)": (
+        {"range": "percentile", "p": "97.12345"},
+        lambda app: app.key("p").get_by_label("Increment").click(),
+    ),
+    "int4 percentile(97)": (
+        {"range": "percentile", "p": "97.12345"},
+        lambda app: app.input("p").press("ArrowDown"),
+    ),
+    "int4 percentile(60.5)": ({"range": "percentile"}, lambda app: app.input("p").fill("60.5")),
+}
+
+
+@pytest.mark.slow  # what the route gives is tested without a browser
+@pytest.mark.parametrize("text_of", MOVES)
+def test_a_control_is_followed_without_a_run(new_app: Any, server: str, text_of: str) -> None:
+    """Nothing that the browser says reaches the server's script then."""
+    app, held = new_app(server, own=True), list[bool]()
+
+    def between(browser: Any) -> None:
+        script = browser.connect_to_server()
+        browser.on_message(lambda message: None if held else script.send(message))
+
+    app.page.route_web_socket("**", between)
+    parameters, move = MOVES[text_of]
+    app.open(shape="6x10", **parameters)
+    x, run = tensors.generate(tensors.Generated(shape=(6, 10))), app.page.evaluate(RUN)
+    held.append(True)
+    move(app)
+    expect_followed(app, x, qc.Scheme.parse(text_of))
+    assert app.page.evaluate(RUN) == run

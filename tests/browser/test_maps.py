@@ -275,7 +275,10 @@ def test_block_borders_and_the_numbers_along_the_color_bars(app: Any, part: Part
     """One visit; a failure names its step."""
     app.open(per="block", block="4x2")
     block_borders(app)
+    app.rest()  # a field that a run draws again would lose what is typed meanwhile
     app.type("_scheme_text", "int4")
+    app.expect_scheme("int4 symmetric per_tensor min_max textbook")
+    app.rest()
     app.type("shape", "64")
     app.wait(f"{REST} && {SHOWN}('x')?.length === 1")
     the_numbers_along_a_flat_bar_do_not_overlap(app)

@@ -1,21 +1,23 @@
-// The maps follow controls of the sidebar while they are dragged, and with each key: the server is asked for the picture with a
+// The maps follow controls of the sidebar while they are dragged, and with each press and key: the server is asked for the picture with a
 // control where it stands now, for one at a time, and while an answer is under way, only the newest value waits. The page's run
 // follows when the hand rests, and draws the same picture.
 
-const MOVED = "aria-valuetext"; // the attribute of a slider that changes while it is dragged
-const SLIDER = "input[type=range]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
+const MOVED = ["aria-valuetext", "aria-checked"]; // attributes that change at once: of a slider, of an option
+const CONTROL = "input[type=range], input[type=number], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
 
-// The sliders that the visitor has touched: others may stand beside the value that Python has, for want of a step there
+// The controls that the visitor has touched: others may stand beside the value that Python has, for want of a step there
 const touched = new WeakSet();
 
 function watchControls(state) {
   const observer = new MutationObserver(() => controlsMoved(state));
-  observer.observe(document, { subtree: true, attributes: true, attributeFilter: [MOVED] });
-  const touch = ({ target }) => { for (const input of target.closest?.("%element%")?.querySelectorAll(SLIDER) ?? []) touched.add(input); };
-  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, touch, true);
+  observer.observe(document, { subtree: true, attributes: true, attributeFilter: MOVED });
+  const touch = ({ target }) => { for (const control of target.closest?.("%element%")?.querySelectorAll(CONTROL) ?? []) touched.add(control); };
+  const typed = () => requestAnimationFrame(() => controlsMoved(state)); // no attribute of a number changes while it is typed
+  const heard = [["pointerdown", touch], ["keydown", touch], ["input", touch], ["keydown", typed], ["input", typed], ["click", typed]];
+  for (const [kind, hear] of heard) document.addEventListener(kind, hear, true);
   return () => {
     observer.disconnect();
-    for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, touch, true);
+    for (const [kind, hear] of heard) document.removeEventListener(kind, hear, true);
   };
 }
 
@@ -27,10 +29,14 @@ function ahead(data) {
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
 
-// The ends of a slider; none if the visitor has not touched it
+// The ends of a slider, a number, or the place of the chosen option; none if the visitor has not touched the control, or if
+// Python will not get its number
 function standsAt(key) {
-  return [...document.querySelectorAll(`.st-key-${key} ${SLIDER}`)].filter((input) => touched.has(input)).map((input) => input.valueAsNumber);
+  const chosen = (group) => [...group.querySelectorAll("[role=radio]")].findIndex((option) => option.ariaChecked === "true");
+  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => control.valueAsNumber ?? chosen(control));
 }
+
+const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOverflow;
 
 // Take over what a run has sent; a run that the controls have left behind waits: its picture would be one of the past
 function arrive(state, data) {

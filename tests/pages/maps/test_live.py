@@ -84,33 +84,42 @@ def arrays_of_run(data: dict[str, Any]) -> dict[str, np.ndarray]:
     return {n: np.frombuffer(base64.b64decode(a["bdata"]), a["dtype"]) for n, a in data["arrays"].items()}
 
 
+PINNED = {
+    "pin": "int8 symmetric per_tensor min_max textbook",
+    "diff": "true",
+    "dtype": "bfloat16",
+    "library": "torchao",
+}
+# a visit, the control that is moved then, what the browser asks for, the control's value
 VISITS = [
-    {},
-    {"shape": "40x600", "per": "channel", "codes": "unsigned"},  # reduced
+    ({}, "bits", 7, 7),
+    ({"shape": "40x600", "per": "channel", "codes": "unsigned"}, "codes", 0, "signed"),  # reduced
     pytest.param(
         {"shape": "1x300", "numbers": "false", "borders": "true", "mode": "asymmetric"},
+        "mode", 0, "symmetric",
         marks=pytest.mark.slow,
     ),
     pytest.param(
-        {"shape": "2x3x8", "per": "group", "group": "4", "cell": "1, 0, 2", "at": "1"}, marks=pytest.mark.slow
+        {"shape": "2x3x8", "per": "group", "group": "4", "cell": "1, 0, 2", "at": "1"},
+        "bits", 7, 7,
+        marks=pytest.mark.slow,
     ),
-    {
-        "pin": "int8 symmetric per_tensor min_max textbook",
-        "diff": "true",
-        "dtype": "bfloat16",
-        "library": "torchao",
-    },
-]
+    (PINNED, "mode", 1, "asymmetric"),
+    ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
+    pytest.param({"range": "min MSE"}, "candidates", 7, 7, marks=pytest.mark.slow),
+    pytest.param({"range": "mean ± k·std", "format": "e4m3fn"}, "k", 0.1, 0.1, marks=pytest.mark.slow),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("parameters", VISITS, ids=str)
-def test_a_picture_is_the_one_that_the_run_then_draws(parameters: dict[str, str]) -> None:
+@pytest.mark.parametrize(("parameters", "key", "asked", "value"), VISITS, ids=str)
+def test_a_picture_is_the_one_that_the_run_then_draws(
+    parameters: dict[str, str], key: str, asked: float, value: object
+) -> None:
     at = opened(**parameters)
     before = sent(at)
-    answer = ask(before["live"]["at"], bits=7)
-    text, arrays = read(answer)
-    held, brief = read(ask(before["live"]["at"], bits=7, held=before["x_key"]))
-    after = sent(change(at, "bits", 7))
+    text, arrays = read(ask(before["live"]["at"], **{key: asked}))
+    held, brief = read(ask(before["live"]["at"], **{key: asked}, held=before["x_key"]))
+    after = sent(change(at, key, value))
     assert text["number"] == after["number"] != before["number"]
     of_run = arrays_of_run(after)
     assert arrays.keys() == of_run.keys()
@@ -200,6 +209,12 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
         assert re.fullmatch(
             r"Bits must be an integer from 2 to 16, not '.{0,40}'\.", bytes(answer.body).decode()
         )
+    for key, sentence in (
+        ("codes", "Codes must be 0 (signed) or 1 (unsigned), not '2'."),
+        ("mode", "Symmetry must be 0 (symmetric) or 1 (asymmetric), not '2'."),
+    ):
+        answer = ask(address, **{key: 2})
+        assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
     answer = ask(address, seed=3)
     assert (answer.status_code, bytes(answer.body)) == (
         400,
@@ -263,8 +278,24 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "GATE", Gate(2_000_000, 2))
     assert sent(opened(shape="8x8"))["live"]["at"]
-    assert sent(opened(shape="128x128"))["live"] == {"at": "", "controls": {"bits": [4]}}
+    assert sent(opened(shape="128x128"))["live"] == {
+        "at": "",
+        "controls": {"bits": [4], "codes": [0], "mode": [0]},
+    }
 
 
-def test_a_format_without_bits_has_nothing_to_follow() -> None:
+def test_a_format_without_bits_has_less_to_follow() -> None:
     assert sent(opened(format="e4m3fn"))["live"] is None
+    at = opened(format="e4m3fn", range="percentile", p="97.12345")
+    live = sent(at)["live"]
+    assert live["controls"] == {"p": [97.123]}  # as the field shows it
+    for typed in ("", "abc", "nan", "50", "100.1", "inf"):
+        answer = ask(live["at"], p=typed)
+        sentence = f"Percentile must be a number from 50.001 to 100, not '{typed}'."
+        assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
+    live = sent(opened(range="mean ± k·std"))["live"]
+    assert bytes(ask(live["at"], k="inf").body) == b"k must be a number, not 'inf'."
+    live = sent(opened(range="min MSE"))["live"]
+    refused = ask(live["at"], candidates="7.5")
+    assert bytes(refused.body) == b"Candidates must be an integer from 1 to 10000, not '7.5'."
+    assert sent(opened(format="nf4", range="percentile"))["live"] is None

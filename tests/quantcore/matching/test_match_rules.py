@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore.matching import Candidate, answer
@@ -69,7 +70,7 @@ def best(x, given):
     return first, answer(first, x.size, x.ndim)
 
 
-@for_each("rule", NAMED)
+@for_each("rule", some(NAMED, 3))
 def test_the_rule_of_a_scale_is_named(rule):
     x, given = NAMED[rule]
     first, said = best(x, given)

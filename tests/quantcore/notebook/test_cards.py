@@ -2,12 +2,12 @@
 
 import io
 import re
-from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 import torch
+from card_text import Text
 from checkpoint_cases import case
 from grid import for_each
 from PIL import Image
@@ -19,28 +19,6 @@ from quantcore.notebook.pictures import CELLS, png, view
 
 X = torch.tensor([[0.5, -1.0, 2.0, 0.1], [9.0, 0.3, -0.2, -2.5]])
 SCHEME = qc.Scheme.parse("int4 per_channel(0) percentile(90)")
-
-
-class Text(HTMLParser):
-    """What is left of a card where styles, classes, SVG and inline images are removed: GitHub does so."""
-
-    def __init__(self, card: str) -> None:
-        super().__init__()
-        self.inside, self.texts, self.tags, self.styles = 0, list[str](), set[str](), list[str]()
-        self.feed(card)
-        self.text = " ".join(" ".join(self.texts).split())
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        self.inside += tag == "svg"
-        assert {name for name, _ in attributes} & {"class", "id", "onclick", "onload"} == set()
-        self.styles += [value or "" for name, value in attributes if name == "style"]
-
-    def handle_endtag(self, tag):
-        self.inside -= tag == "svg"
-
-    def handle_data(self, data):
-        self.texts += [] if self.inside else [data]
 
 
 def shown():

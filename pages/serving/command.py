@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quantcore.__main__ import main as run
 
-APP = Path(__file__).parents[1] / "app.py"  # beside this folder, in a checkout and in the package
+APP = Path(__file__).parents[2] / "app.py"  # beside the pages, in a checkout and in the package
 HELP = """usage: quantscope [serve [STREAMLIT OPTIONS]]
        quantscope {check,list,inspect,compare,sensitivity,recipe} ...
 
