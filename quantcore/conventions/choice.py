@@ -74,7 +74,9 @@ class SchemeFacts:
 
     @property
     def shifted(self) -> bool:
-        """Whether a nonzero zero_point may be added."""
+        """Whether a nonzero zero_point may be added, or the value of code 0, which has the scale in it."""
+        if self.rules.zero_point.is_middle:
+            return self.integer
         if not self.ranged:
             return any(self.zero_points) and self.integer
         return self.integer and (not self.symmetric or self.middle != 0)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS, TEXTBOOK
+from quantcore.conventions import CONVENTIONS, TEXTBOOK, middle_of
 from quantcore.diagnosis.blocks import boxes_of
 from quantcore.diagnosis.context import BETTER_DB, Context
 from quantcore.diagnosis.kind import FindingExample, kind
@@ -287,8 +287,10 @@ def _lowest_values(context: Context) -> tuple[Tensor, Tensor]:
         # a negative scale turns the table around
         lowest, second = (torch.where(scale < 0, values[-1 - i], values[i]) * scale for i in (0, 1))
         return lowest, second - lowest
-    if context.scheme.rules.zero_point.is_min:
-        ends = fmt.qmin * scale + zero_point, fmt.qmax * scale + zero_point
+    rules = context.scheme.rules.zero_point
+    if rules.is_value:
+        middle = middle_of(fmt) if rules.is_middle else 0.0
+        ends = (fmt.qmin - middle) * scale + zero_point, (fmt.qmax - middle) * scale + zero_point
     else:
         ends = (fmt.qmin - zero_point) * scale, (fmt.qmax - zero_point) * scale
     return torch.minimum(*ends), scale.abs()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, TEXTBOOK
+from quantcore.conventions import KERNELS, TEXTBOOK, middle_of
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, percent
@@ -95,8 +95,10 @@ def _of_integers(context: Context) -> _Ties:
 def _of_shifted(context: Context) -> _Ties:
     """Find ties of codes with a float zero point or a minimum, which is added before rounding."""
     x, scale, zero_point = _parameters(context)
-    if context.scheme.rules.zero_point.is_min:
-        exact = (x - zero_point) / scale
+    rules = context.scheme.rules.zero_point
+    if rules.is_value:
+        middle = middle_of(context.fmt) if rules.is_middle else 0.0
+        exact = (x - (zero_point - scale * middle)) / scale
     else:
         inverse = context.result.params.inverse
         blocks = context.sample[1]

@@ -11,6 +11,7 @@ lines that a single library has are in its module in `libraries`.
 
 from quantcore.programs.elements import (
     CAST_LIMITS,
+    DTYPE,
     cast_program,
     code_program,
     decoding_of,

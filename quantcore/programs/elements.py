@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention, S, X, Z
+from quantcore.conventions import DECODINGS, DTYPES, KERNELS, OF_CODE_0, Convention, S, X, Z, middle_of
 from quantcore.expressions import (
     CLAMP,
     EQUAL,
@@ -86,7 +86,8 @@ def value_program(fmt: Format, c: Convention, decoding: str = "", *, small: bool
 
 def constants_of(fmt: Format, c: Convention) -> dict[str, float]:
     """Return the numbers that the lines of an element have by name."""
-    return {"½": 0.5, "d": c.scale.divisor, "1/max": float(torch.tensor(1.0) / fmt.symmetric_max)}
+    of_max = float(torch.tensor(1.0) / fmt.symmetric_max)
+    return {"½": 0.5, "d": c.scale.divisor, "1/max": of_max, "middle": middle_of(fmt)}
 
 
 def factor_of(program: Program) -> str:
@@ -97,6 +98,8 @@ def factor_of(program: Program) -> str:
 
 def decoding_of(c: Convention) -> str:
     """Return the key of `DECODINGS` of a convention."""
+    if c.zero_point.is_middle:
+        return "from_middle"
     return "shifted" if c.zero_point.is_min else c.decoding.decoding
 
 
@@ -122,10 +125,14 @@ def before_code(
         # a float32 s has a float32 1/s in float64 too
         of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
         factor.append(ProgramLine("1/s", RECIPROCAL(divisor), of_inverse, "", source))
-    for at, step in enumerate(chain(kernel.unrounded)):
+    unrounded = kernel.unrounded
+    if c.zero_point.is_middle:
+        unrounded = renamed(unrounded, "z", OF_CODE_0)
+    for at, step in enumerate(chain(unrounded)):
         of = step.operation(U if at else X, *step.operands[1:])
         if of.names & {"s", "1/s"}:  # once, since that is one operation
             yield from factor
+            factor = []
         yield ProgramLine("u", renamed(of, "s", divisor), dtype, "", source)
     last = U
     if fmt.has_zero_point:

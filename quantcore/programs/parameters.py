@@ -16,6 +16,7 @@ from quantcore.conventions import (
     ZERO_POINTS,
     Convention,
     N,
+    middle_of,
 )
 from quantcore.expressions import (
     CLAMP,
@@ -36,7 +37,7 @@ from quantcore.expressions import (
 from quantcore.formats import Format
 from quantcore.numerics import decimal
 from quantcore.programs.elements import DTYPE
-from quantcore.programs.libraries import aimet, hqq
+from quantcore.programs.libraries import aimet, hqq, torchao
 from quantcore.programs.record import Program, ProgramLine
 from quantcore.scheme import Scheme
 
@@ -60,8 +61,8 @@ def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
     lines += _symmetric_scale(fmt, c) if symmetric else _scale(c)
     lines += _replaced(c)
     lines += _middle(fmt, c) if symmetric else _zero_point(fmt, c)
-    is_code = symmetric or not (c.zero_point.is_min or c.scale.asymmetric_scale == "inverse_range")
-    constants = {"N": float(fmt.available - 1), "qmin": float(fmt.qmin)}
+    is_code = symmetric or not (c.zero_point.is_value or c.scale.asymmetric_scale == "inverse_range")
+    constants = {"N": float(fmt.available - 1), "qmin": float(fmt.qmin), "middle": middle_of(fmt)}
     return Program(lines, ("low", "high"), constants, ("z",) if is_code else ())
 
 
@@ -157,6 +158,8 @@ def _zero_point(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
         yield ProgramLine(
             "z", LOW, dtype, "the block's minimum is stored instead", c.source("zero_point_form")
         )
+    elif rules.is_middle:
+        yield torchao.zero_point(DTYPE[rules.zero_point_precision])
     elif c.scale.asymmetric_scale == "inverse_range":
         yield from hqq.zero_point(rules.float_form, dtype)
     else:

@@ -138,7 +138,7 @@ def _stored(scheme: Scheme) -> Generator[ProgramLine, None, dict[str, Expression
     if _divides_levels(scheme):
         why = "(1 / the scale of the scales) / the value of the scale's code"
         yield _of_tensor("1/s", "inverse", _S, why)
-    if scheme.rules.zero_point.is_min:
+    if scheme.rules.zero_point.is_value:
         yield _of_tensor("ẑ", "quantized", _Z, how)
         found["z"] = Name("ẑ")
     return found

@@ -336,7 +336,8 @@ class BlockErrors:
         scale, z, inverse = range_program(self.scheme).run(("s", "z", "1/s"), {"low": low, "high": high})
         shift = None
         if isinstance(z, Tensor):
-            shift = z.to(torch.float32) if bool(z.any()) else None
+            matters = self.convention.zero_point.is_middle or bool(z.any())
+            shift = z.to(torch.float32) if matters else None
         elif z:
             shift = torch.full_like(scale, z)
         numbers = {"s": scale} if inverse is None else {"s": scale, "1/s": inverse}

@@ -233,7 +233,7 @@ def parameters_of(
     if scheme.scales is not None:
         weights = params.weights if importance is not None else None
         scales = _inner(params.scale, scheme, weights)
-        if scheme.rules.zero_point.is_min:
+        if scheme.rules.zero_point.is_value:
             # ggml's mins of super-blocks are the amounts below 0
             below = scheme.rules.zero_point.zero_point_form == "below"
             mins = _inner(-params.zero_point if below else params.zero_point, scheme, weights)

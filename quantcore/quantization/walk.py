@@ -47,6 +47,7 @@ def boxes(
     round_ = rounding(rules.coding.rounding)
     clamped = integer and scheme.format.bits <= _BITS and rules.coding.overflow == "saturate"
     clamped = clamped and rules.zero_point.is_integer
+    shifted = shifted or rules.zero_point.is_middle  # a z of 0 is not the value of code 0
     for region in blocks.regions(CHUNK) if regions is None else regions:
         own = convention_of(rules, region, scheme.granularity, blocks.blocked_shape)
         program = code_program(scheme.format, own, stored=zeros, round_=round_, clamped=clamped)

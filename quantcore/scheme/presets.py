@@ -38,6 +38,9 @@ def _torchao() -> dict[str, Scheme]:
     found["torchao.nf4"] = _named(CODEBOOKS["nf4_torchao"], PerFlatGroup(64), "torchao.nf4", scales)
     # quantize_(linear, IntxWeightOnlyConfig(torch.int4, PerGroup(size)))
     found |= {f"torchao.int4_g{size}": _named(INT4, PerGroup(size), "torchao") for size in (32, 64, 128)}
+    found["torchao.tinygemm_g128"] = Scheme(
+        IntFormat(4, signed=False), False, PerGroup(128), convention=CONVENTIONS["torchao.tinygemm"]
+    )
     found["torchao.int8"] = _named(INT8, PerChannel(0), "torchao.int8")
     scales = _named(FLOATS["e4m3fn"], PER_TENSOR, "torchao.nvfp4.scales")
     found["torchao.nvfp4"] = _nvfp4("torchao", scales)

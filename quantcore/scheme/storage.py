@@ -61,7 +61,7 @@ def storage(scheme: Scheme | str, shape: tuple[int, ...]) -> Storage:
     scales = blocks * float_bits if scheme.scales is None else _stored_scales(scheme.scales, grid, float_bits)
     if _knows_zero_points(scheme):
         zero_points = 0
-    elif scheme.scales is not None and scheme.convention.zero_point.is_min:
+    elif scheme.scales is not None and scheme.convention.zero_point.is_value:
         zero_points = scales
     else:
         zero_points = blocks * (bits if scheme.convention.zero_point.is_integer else float_bits)

@@ -80,6 +80,8 @@ def _zero_point_reason(scheme: Scheme) -> str:
     if not scheme.format.has_zero_point and any(scheme.range_setting.given_zero_points):
         return f"{scheme.format} has no zero_point; give only the scale."
     middle = scheme.format.middle if isinstance(scheme.format, IntFormat) else 0
+    if scheme.symmetric and convention.zero_point.is_middle:
+        return f"{full_name(convention)} stores the value of the middle code of a range; choose asymmetric."
     if scheme.symmetric and convention.zero_point.is_min and middle:
         return (
             f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} "

@@ -242,7 +242,7 @@ def _check_supported(result: Quantized) -> None:
         what = "computes codes with scales that differ from the stored ones"
     elif result.params.coded_zero is not None:
         what = "computes codes with zero points that differ from the stored ones"
-    elif result.dequantizer.name or convention.zero_point.is_min or result.params.center is not None:
+    elif result.dequantizer.name or convention.zero_point.is_value or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
     elif result.params.zero_point.is_floating_point() and in_half:
         what = "dequantizes in half precision with a zero point that is a float"

@@ -134,7 +134,7 @@ def _value_lines(result: Quantized, known: dict[str, Any], place: Slices) -> tup
     if dequantizer.number is not None:
         given[dequantizer.name] = _number(dequantizer.number[place])
     absent = [name for name, value in given.items() if value is None]
-    if not known["z"] and not result.computed.rules.zero_point.is_min:
+    if not known["z"] and not result.computed.rules.zero_point.is_value:
         absent.append("z")
     terms |= {name: term(name, value) for name, value in given.items() if name not in absent}
     return tuple(dequantizer.program.readings(terms, absent))

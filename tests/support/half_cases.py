@@ -102,6 +102,7 @@ SCHEMES = {
     ("torchao", "IntxWeightOnlyConfig"): _torchao,
     ("torchao", "Int8WeightOnlyConfig"): _integers("torchao.int8"),
     ("torchao", "Float8WeightOnlyConfig"): _floats("torchao.float8"),
+    ("torchao", "tinygemm"): _integers("torchao.tinygemm"),
     ("torchao", "float8"): _floats("torchao.float8"),
     ("torchao", "mx"): _mx,
     ("torchao", "nvfp4"): _nvfp4,

@@ -92,6 +92,40 @@ RECORDS = (
             "limits": (_SYMMETRIC_ONLY, BOXES, DIVIDES_AXIS, _MORE_THAN_ONE),
         },
     ),
+    # with eps=1e-6, as torchao's utilities call it; Int4TilePackedTo4dTensor leaves eps at the smallest
+    # normal number, which matters where max - min is below 15e-6
+    Convention.of(
+        "torchao.tinygemm",
+        call="_choose_qparams_affine_tinygemm(x, ASYMMETRIC, block_size, torch.uint8, 0, 15, eps=1e-6) "
+        "-> _quantize_affine_tinygemm -> _dequantize_affine_tinygemm",
+        preset_only=True,
+        kernel="H",
+        nan="zero",
+        zero_in_range="no",
+        zero_point_form="middle",
+        range_overflow="infinite",
+        eps=1e-6,
+        eps_replacement=1e-6,
+        variants=own_dtype(*IN_OWN_DTYPE),
+        library="torchao",
+        version="0.18.0",
+        refused_dtypes=(("float64", "Unsupported input dtype: torch.float64"),),
+        limits=(
+            Limit("kind", ("unsigned asymmetric",), "supports unsigned asymmetric codes only"),
+            Limit("bits", (4,), "supports 4 bits only"),
+            Limit("narrow", (False,), "uses every code"),
+            BOXES,
+            DIVIDES_AXIS,
+            _MORE_THAN_ONE,
+        ),
+        sources=(
+            ("kernel", "torchao/quantization/quant_primitives.py:636-638"),
+            ("zero_in_range", "torchao/quantization/quant_primitives.py:1322-1327"),
+            ("eps", "torchao/quantization/quant_primitives.py:1330; eps=1e-6 as in utils.py"),
+            ("zero_point_form", "torchao/quantization/quant_primitives.py:1333-1335"),
+            ("nan", "cast of NaN to an integer on x86-64; measured"),
+        ),
+    ),
     Convention.of(
         "torchao.float8",
         call="_choose_scale_float8 -> _quantize_affine_float8",

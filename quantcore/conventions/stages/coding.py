@@ -5,19 +5,27 @@ from typing import Literal
 
 from quantcore.conventions.choice import Precision, SchemeFacts, Stage, choice, exactly
 from quantcore.conventions.kernels import INVERSE, KERNELS, S, Z
-from quantcore.expressions import GROUPED, Expression, Name, without, written
-from quantcore.formats import IntFormat
+from quantcore.expressions import GROUPED, Expression, Name, renamed, without, written
+from quantcore.formats import Format, IntFormat
 from quantcore.numerics import Stochastic, decimal, rounding
 
 Q, AMAX, MEAN = Name("q"), Name("max|x|"), Name("mean")
 OF_MAX = Name("1/max")  # 1 over the format's max
-# How a code is dequantized, by the values of `decoding`, or with the block's minimum as z
+MIDDLE = Name("middle")  # the middle code, 8 of uint4
+OF_CODE_0 = Z - S * MIDDLE  # the value of code 0, where z is that of the middle code
+# How a code is dequantized, by the values of `decoding`, or where z is the value of code 0 or of the middle
 DECODINGS: dict[str, Expression] = {
     "scaled": (Q - Z) * S + MEAN,
     "divided": (Q - Z) / INVERSE + MEAN,
     "of_largest": GROUPED((Q - Z) * AMAX) * OF_MAX + MEAN,
     "shifted": Q * S + Z,
+    "from_middle": (Q - MIDDLE) * S + Z,
 }
+
+
+def middle_of(fmt: Format) -> float:
+    """Return the middle code, of an even number of codes the upper one; 0 for floats and codebooks."""
+    return (fmt.qmin + fmt.qmax + 1) / 2 if isinstance(fmt, IntFormat) else 0.0
 
 
 def _kernel(facts: SchemeFacts) -> str:
@@ -27,7 +35,9 @@ def _kernel(facts: SchemeFacts) -> str:
         z = "0"
     elif not facts.shifted:
         code = without(code, "z")
-    formula = written(code, names={"z": z})
+    elif form == "middle":
+        code = renamed(code, "z", OF_CODE_0)
+    formula = written(code, names={"z": z, "middle": decimal(middle_of(facts.fmt))})
     if form == "below":
         formula = formula.replace("- z", "+ min")
     return f"codes are {formula}" + (", so that -0 becomes 0" if z == "0" and not kernel.fused else "")

@@ -5,11 +5,12 @@ from typing import Literal
 
 from quantcore.conventions.choice import Precision, SchemeFacts, Stage, choice
 from quantcore.conventions.kernels import INVERSE, S
-from quantcore.conventions.stages.coding import DECODINGS
+from quantcore.conventions.stages.coding import DECODINGS, MIDDLE, middle_of
 from quantcore.conventions.stages.scale import eps_matters
 from quantcore.conventions.symmetric_scales import LOW
 from quantcore.expressions import Expression, Name, rounded, written
 from quantcore.formats import Format, IntFormat
+from quantcore.numerics import decimal
 
 QMIN, MINUS_LOW, NEAREST = Name("qmin"), Name("-low"), rounded("half_even")
 # by `zero_point_order`, before the clamp, and by `zero_point_form`
@@ -19,22 +20,29 @@ ZERO_POINTS: dict[str, Expression] = {
     "round_away": rounded("half_away")(QMIN - LOW / S),
     "float": MINUS_LOW * INVERSE,
     "float_rounded": NEAREST(MINUS_LOW * INVERSE),
+    "middle": LOW + S * MIDDLE,
 }
 _OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
 _FORMS = {
     "float": "the zero point is {formula}, not rounded",
     "float_rounded": "the zero point is {formula}, not clamped",
     "min": f"there is no zero point: x̂ is {written(DECODINGS['shifted'], names={'z': 'min'})}{{of_range}}",
+    "middle": "the zero point is the value of code {middle}{of_range}: x̂ is {value}",
     "below": "there is no zero point: x̂ is q · s - min",
 }
 
 
 def _form(facts: SchemeFacts) -> str:
-    form, r = facts.rules.zero_point.zero_point_form, {} if facts.stored is None else {"1/s": "r"}
+    form, middle = facts.rules.zero_point.zero_point_form, decimal(middle_of(facts.fmt))
+    # r is the inverse of the range, see the sentence of the scale
+    names = {"middle": middle} if facts.stored is None else {"middle": middle, "1/s": "r"}
+    formula = written(ZERO_POINTS[form], names=names) if form in ZERO_POINTS else ""
+    of_range = f", {formula}" if form == "middle" else ", with min = low"
     return _FORMS[form].format(
-        of_range=", with min = low" if facts.ranged else "",
-        # r is the inverse of the range, see the sentence of the scale
-        formula=written(ZERO_POINTS[form], names=r) if form in ZERO_POINTS else "",
+        of_range=of_range if facts.ranged else "",
+        formula=formula,
+        middle=middle,
+        value=written(DECODINGS["from_middle"], names=names),
     ) + (", then adjusted by half_quadratic" if facts.half_quadratic else "")
 
 
@@ -91,7 +99,8 @@ class ZeroPointStage(Stage):
     =============================  ===========================================================================
     zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low
                                    itself, dequantized as q·s + min and stored like the scales · "below" the
-                                   same, but -min, which is 0 or more, is stored
+                                   same, but -min, which is 0 or more, is stored · "middle" low + s·8 of 4
+                                   bits, the value of the middle code, dequantized as (q - 8)·s + z
     zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference"
                                    round(qmin - low/s) · "round_away" the same, ties away from zero
     zero_point_precision           "float32" · "float64" · "float16" · "bfloat16": what each operation is
@@ -105,12 +114,12 @@ class ZeroPointStage(Stage):
     =============================  ===========================================================================
     """
 
-    zero_point_form: Literal["integer", "float", "float_rounded", "min", "below"] = choice(
+    zero_point_form: Literal["integer", "float", "float_rounded", "min", "below", "middle"] = choice(
         "integer",
         "whether the zero point is an integer or a float",
         _form,
         # given zero points matter where they are minima
-        lambda facts: facts.asymmetric if facts.ranged else facts.shifted and facts.rules.zero_point.is_min,
+        lambda facts: facts.asymmetric if facts.ranged else facts.shifted and facts.rules.zero_point.is_value,
     )
     zero_point_order: Literal["round_quotient", "round_difference", "round_away"] = choice(
         "round_quotient",
@@ -176,6 +185,16 @@ class ZeroPointStage(Stage):
     def is_min(self) -> bool:
         """Whether the block's minimum is stored instead and added after the multiplication."""
         return self.zero_point_form in ("min", "below")
+
+    @property
+    def is_middle(self) -> bool:
+        """Whether the value of the middle code is stored instead and added after the multiplication."""
+        return self.zero_point_form == "middle"
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the zero point is a value of x and added after the multiplication."""
+        return self.is_min or self.is_middle
 
     def middle(self, fmt: Format) -> int:
         """Return the zero_point of a symmetric scheme."""

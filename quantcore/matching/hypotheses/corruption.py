@@ -8,19 +8,19 @@ original.
 import dataclasses
 import itertools
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Kernel
-from quantcore.formats import INT8, MAX_BITS, IntFormat
+from quantcore.conventions import KERNELS, Convention, Kernel, middle_of
+from quantcore.formats import INT8, MAX_BITS, Format, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.search_space import signed_bits
 from quantcore.matching.inputs import read_original
 from quantcore.mistakes import IN_CODES, MISTAKES, Kinds, Stage, codes_of_values, program_of
-from quantcore.programs import Program, factor_of
+from quantcore.programs import DTYPE, Program, factor_of
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
 from quantcore.scheme import Scheme
@@ -145,6 +145,15 @@ def of_blocks(program: Program, params: QParams) -> dict[str, Tensor]:
     return {factor: number, "z": params.zero_point.to(torch.float32)}
 
 
+def subtracted_by_kernels(params: QParams, fmt: Format, c: Convention) -> QParams:
+    """Return the parameters with the value of code 0 where the zero point is that of the middle code."""
+    if not c.zero_point.is_middle:
+        return params
+    dtype = DTYPE[c.coding.coding_dtype]
+    scale, zero_point = params.scale.to(dtype), params.zero_point.to(dtype)
+    return replace(params, zero_point=(zero_point - scale * middle_of(fmt)).to(torch.float32))
+
+
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
     """Return every possible corruption of the stored codes that can be undone, starting with none."""
     orders = [(), *_orders(tuple(codes.shape), shape)]
@@ -229,8 +238,9 @@ def element_inputs(
     x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE
 ) -> ElementInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
-    coding, kinds = scheme.in_dtype(x.dtype).rules.coding, corruption.computed
-    kernel, program = KERNELS[coding.kernel], program_of(coding, kinds)
+    rules, kinds = scheme.in_dtype(x.dtype).rules, corruption.computed
+    kernel, program = KERNELS[rules.coding.kernel], program_of(rules.coding, kinds)
+    params = subtracted_by_kernels(params, scheme.format, rules)
     numbers = {"s": params.scale, **of_blocks(program, params)}
     if not kernel.fused:
         shape = tuple(x.shape)

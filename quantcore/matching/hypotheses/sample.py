@@ -20,7 +20,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, TEXTBOOK, CodingStage, Convention
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_bounds, block_shape, cells_of, grid_shape
-from quantcore.matching.hypotheses.corruption import of_blocks
+from quantcore.matching.hypotheses.corruption import of_blocks, subtracted_by_kernels
 from quantcore.matching.inputs import on_grid
 from quantcore.mistakes import Kinds, program_of
 from quantcore.qparams import QParams, parameters
@@ -191,7 +191,8 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
 def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> QParams:
     """Return a convention's parameters (resolved by `Convention.at`) for the sampled blocks."""
     found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
-    return replace(found, zero_point=found.zero_point.to(torch.float32))
+    found = replace(found, zero_point=found.zero_point.to(torch.float32))
+    return subtracted_by_kernels(found, fmt, resolved)
 
 
 def numbers_of(params: QParams) -> tuple[bytes | None, ...]:

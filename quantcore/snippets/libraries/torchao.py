@@ -26,6 +26,17 @@ codes = quantize_affine(
     quant_min={{ fmt.qmin }}, quant_max={{ fmt.qmax }},
 )
 """
+_TINYGEMM = """
+from torchao.quantization.quant_primitives import (
+    MappingType, _choose_qparams_affine_tinygemm, _quantize_affine_tinygemm
+)
+
+block_size = {{ block }}
+scale, zero_point = _choose_qparams_affine_tinygemm(
+    x, MappingType.ASYMMETRIC, block_size, torch.uint8, 0, 15, eps=1e-6
+)
+codes = _quantize_affine_tinygemm(x, block_size, scale, zero_point, torch.uint8, 0, 15)
+"""
 _INT8 = """
 from torchao.quantization import Int8WeightOnlyConfig, PerGroup, PerTensor, quantize_
 
@@ -100,6 +111,11 @@ def affine(result: Quantized, symmetric: str = "SYMMETRIC") -> Recipe:
     return Recipe(script, () if given else PARAMETERS)
 
 
+def tinygemm(result: Quantized) -> Recipe:
+    """Write _choose_qparams_affine_tinygemm -> _quantize_affine_tinygemm."""
+    return Recipe(write(_TINYGEMM, result))
+
+
 def int8(result: Quantized) -> Recipe:
     """Write quantize_ on a linear layer with these weights."""
     granularity, own = result.scheme.granularity, ""  # one scale per row
@@ -164,6 +180,7 @@ _BOXES = (
     Limit("block_elements", ("more",), "does not support blocks of one element"),
 )
 CALLS = {
+    "torchao.tinygemm": Call(tinygemm),
     "torchao.int8": Call(int8),
     "torchao.float8": Call(float8, ("range_setting",), limits=_BOXES),
     **{f"torchao.mx.{mode}": Call(mx) for mode in ("FLOOR", "EVEN", "CEIL", "RCEIL")},

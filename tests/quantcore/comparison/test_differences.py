@@ -69,6 +69,7 @@ PATTERNS = {
     r"a non-finite scale is refused": "refuses scale",
     r"the zero point is -low · (\(1/s\)|r), not rounded": "float z",
     r"the zero point is round\(-low · (\(1/s\)|r)\), not clamped": "rounded z",
+    rf"the zero point is the value of code {NUMBER}(?:, (.*?))?: x̂ is (.*)": "value z",
     r"there is no zero point: x̂ is (.*?)(?:, with min = low)?": "min",
     r"the zero point is rounded after the subtraction": "z after",
     r"the zero point is computed in float64": "z in float64",
@@ -302,6 +303,8 @@ class Said:
             return f32(self.number("middle", 0 if fmt.signed else 2 ** (fmt.bits - 1)))
         if "min" in self.said:
             return f32(low)
+        if "value z" in self.said:
+            return f32(computed(self.said["value z"][0], f32, low=f32(low), s=scale))
         of_inverse = self.said.get("float z") or self.said.get("rounded z")
         if of_inverse:
             assert (of_inverse[0] == "r") == ("hqq of r" in self.said)
@@ -400,6 +403,8 @@ class Said:
         """x̂ of codes (for float formats, of their values)."""
         if "min" in self.said:
             return computed(self.said["min"][0], f32, q=q, s=s, min=z)
+        if "value z" in self.said:
+            return computed(self.said["value z"][1], f32, q=q, s=s, z=z)
         if "back" in self.said and "1/s" in self.said["back"][0]:
             return computed(self.said["back"][0].removesuffix(" + the mean"), f32, q=q, inverse=inverse)
         if "back" in self.said:
@@ -687,7 +692,7 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@for_each("name", some(CONVENTIONS, 6))
+@for_each("name", some(CONVENTIONS, 7))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
     for text, scheme in ALL.items():

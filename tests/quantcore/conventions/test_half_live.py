@@ -79,6 +79,40 @@ def test_torchao(dtype, text, name):
     check(ours(x, f"{text} per_channel(0) {name}"), scale, codes, value, z)
 
 
+@for_each("dtype", [torch.float32, *HALF])
+@for_each("granularity", ["per_channel(0)", "per_tensor", "per_group(2)"])
+def test_torchao_tinygemm(dtype, granularity):
+    """Also in float32; constant, infinite and NaN rows too."""
+    primitives = pytest.importorskip("torchao.quantization.quant_primitives")
+    x = rows(dtype)
+    if granularity != "per_tensor":
+        x = torch.cat([x, rows(dtype, 4), x[:200] / 3e4, torch.full((4, 4), 3e-6, dtype=dtype)])
+        x = torch.cat([x, torch.tensor([[1, torch.nan, 2, 3], [1, torch.inf, 2, 3], [-torch.inf, 0, 1, 2]], dtype=dtype)])
+    block = {"per_channel(0)": (1, 4), "per_tensor": tuple(x.shape), "per_group(2)": (1, 2)}[granularity]
+    asymmetric, bounds = primitives.MappingType.ASYMMETRIC, (torch.uint8, 0, 15)
+    scale, z = primitives._choose_qparams_affine_tinygemm(x, asymmetric, block, *bounds, eps=1e-6)
+    codes = primitives._quantize_affine_tinygemm(x, block, scale, z, *bounds)
+    value = primitives._dequantize_affine_tinygemm(codes, block, scale, z, *bounds, output_dtype=dtype)
+    result = ours(x, f"uint4 asymmetric {granularity} torchao.tinygemm")
+    check(result, scale, codes, value, z)
+    assert len(result.codes.unique()) == 16
+
+
+def test_torchao_tinygemm_refuses():
+    """In the library's words."""
+    primitives = pytest.importorskip("torchao.quantization.quant_primitives")
+    x = rows(torch.float32).double()
+    with pytest.raises(AssertionError, match=r"Unsupported input dtype: torch\.float64"):
+        primitives._quantize_affine_tinygemm(x, (1, 4), x[:, 0], x[:, 1], torch.uint8, 0, 15)
+    with pytest.raises(qc.QuantError, match=r"Unsupported input dtype: torch\.float64"):
+        qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_channel(0) torchao.tinygemm"))
+    symmetric = primitives.MappingType.SYMMETRIC
+    with pytest.raises(AssertionError, match="Unsupported mapping type"):
+        primitives._choose_qparams_affine_tinygemm(x.float(), symmetric, (1, 4), torch.uint8, 0, 15)
+    with pytest.raises(qc.QuantError, match=r"stores the value of the middle code.*choose asymmetric"):
+        qc.apply(x.float(), qc.Scheme.parse("uint4 symmetric per_channel(0) torchao.tinygemm"))
+
+
 @for_each("dtype", HALF)
 @for_each("granularity", ["per_channel(0)", "per_tensor", "per_group(2)"])
 def test_torchao_int8(dtype, granularity):

@@ -361,3 +361,33 @@ def test_roundings_to_a_narrow_dtype_are_those_of_the_result(fmt, dtypes):
                 assert narrow == read(told[2]) == read(step.value) != read(told[1])
                 roundings += 1
     assert roundings > 20
+
+
+@for_each("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_zero_point_that_is_the_value_of_the_middle_code(dtype):
+    """The steps end on the code and the value, and a zero point of 0 is not left out."""
+    x = torch.tensor([[-8.0, 7, 0.4, -3], [1.0, 1.3, 1.1, 1.27], [-0.3, -0.1, -0.2, -0.17]]).to(dtype)
+    result = qc.apply(x, "uint4 asymmetric per_channel(0) torchao.tinygemm")
+    assert result.zero_point[0] == 0
+    for at in itertools.product(range(3), range(4)):
+        trace = qc.trace(result, at)
+        assert trace.code == result.codes[at]
+        steps = {step.name: step for step in trace.steps()}
+        assert read(steps["code q (clamp)"].value) == result.codes[at]
+        assert read(steps["dequantized x̂"].value) == result.dequantized[at]
+        assert "low + s · middle = " in steps["zero point z"].formula
+
+
+def test_given_zero_point_of_the_middle_code():
+    """0 is the value of code 8 of uint4."""
+    result = qc.apply(torch.tensor([0.0, 0.1, -0.8, 0.7]), "uint4 asymmetric given(0.1) torchao.tinygemm")
+    assert result.codes.tolist() == [8, 9, 0, 15]
+    assert "codes are round((x - (z - s · 8)) / s)" in qc.differences(result.scheme)
+
+
+def test_findings_read_a_zero_point_as_the_value_of_the_middle_code():
+    """With s = 1, z = 0 of uint4: the lowest value is -8, and 0.5 lies between codes 8 and 9."""
+    result = qc.apply(torch.tensor([0.5, -3.0, -8.0, 7.0]), "uint4 asymmetric given(1) torchao.tinygemm")
+    found = {finding.kind: finding for finding in qc.diagnose(result)}
+    assert "negatives_lost" not in found
+    assert found["ties"].facts["elements"] == 1
