@@ -176,7 +176,7 @@ def _sums_of(result: Quantized, region: Region, x: Tensor, x_hat: Tensor) -> Sum
 
 
 # of results that are still in use, so that to show one computes nothing again
-_REPORTS: WeakKeyDictionary[Quantized, Report] = WeakKeyDictionary()
+_REPORTS: WeakKeyDictionary[Quantized, tuple[tuple[int, ...], Report]] = WeakKeyDictionary()
 
 
 def report(result: Any, scheme: Scheme | str | None = None) -> Report:
@@ -190,13 +190,20 @@ def report(result: Any, scheme: Scheme | str | None = None) -> Report:
     if scheme is not None:
         result = apply_quietly(result, scheme)
     check_result(result, "report")
-    _REPORTS[result] = found = _measured(result)
+    found = _measured(result)
+    _REPORTS[result] = _state(result), found
     return found
 
 
 def known_report(result: Quantized) -> Report | None:
-    """Return the report of a result if it was computed before."""
-    return _REPORTS.get(result)
+    """Return the report of a result if it was computed before, and neither x nor codes were changed since."""
+    state, found = _REPORTS.get(result, (None, None))
+    return found if state == _state(result) else None
+
+
+def _state(result: Quantized) -> tuple[int, ...]:
+    """Return how often x and codes were changed in place; tensors of inference mode do not count that."""
+    return tuple(-1 if t.is_inference() else t._version for t in (result.kept, result.codes))
 
 
 def estimate(result: Quantized, elements: int) -> Report:

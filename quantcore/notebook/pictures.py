@@ -102,10 +102,15 @@ def _note(shape: tuple[int, ...], data: MapData, part: View, clipped: int, undef
         spans = [f"{start}:{stop}" for start, stop in (data.rows, data.columns)][-len(shape) :]
         said.append(f"The part [{', '.join(index + spans)}], around the largest error.")
     if clipped:
-        said.append(f"Outlined: {count(clipped, 'clipped element')}.")
+        said.append(f"Outlined: {_first(clipped, 'clipped element')}.")
     if undefined:
-        said.append(f"Outlined in black: {count(undefined, 'element')} whose error is not a finite number.")
+        said.append(f"Outlined in black: {_first(undefined, 'element')} whose error is not a finite number.")
     return f"<p>{escape(' '.join(said))}</p>" if said else ""
+
+
+def _first(cells: int, what: str) -> str:
+    """Name the cells that are outlined, which are the first of many."""
+    return count(cells, what) if cells <= _MARKS else f"{_MARKS} of {count(cells, what)}"
 
 
 def png(colors: npt.NDArray[np.uint8]) -> bytes:

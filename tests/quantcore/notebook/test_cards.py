@@ -112,6 +112,26 @@ def test_clipped_elements_are_outlined_in_every_map():
     assert f"{clipped} clipped element" in card
 
 
+def test_the_first_of_many_clipped_elements_are_outlined():
+    result = qc.apply(np.linspace(-1, 1, 400).reshape(20, 20), "int4 fixed(-0.1,0.1)")
+    card = result._repr_html_()
+    assert qc.report(result).clipped > 60
+    assert card.count("<rect") == 4 * 60
+    assert f"Outlined: 60 of {qc.report(result).clipped} clipped elements." in card
+
+
+def test_codes_changed_in_place_are_measured_again():
+    result = qc.apply(X, "int4 per_channel(0)")
+    before = qc.report(result)
+    result.codes.zero_()  # as somebody who tries what zeros do
+    assert f"SQNR {qc.decibels(before.sqnr_db)}" not in repr(result)
+    assert "1 of 16 used · SQNR 0.0 dB" in repr(result)
+    with torch.inference_mode():
+        frozen = qc.apply(X, "int4")
+        qc.report(frozen)
+    assert "SQNR" in repr(frozen)
+
+
 def test_the_part_that_is_drawn_has_the_worst_element():
     for shape, worst in (((7, 300), (3, 299)), ((2, 90, 90), (1, 50, 2)), ((1000,), (999,)), ((), ())):
         part = view(shape, worst)
