@@ -211,7 +211,7 @@ def error_maps(
         "cmin": -largest,
         "cmax": largest,
         "colorscale": palette("error", theme),
-        "colorbar": {"thickness": 8, "nticks": 5, "title": {"text": "error"}},
+        "colorbar": {"thickness": 8, "outlinewidth": 0, "nticks": 5, "title": {"text": "error"}},
     }
     traces = []
     for i, (name, data) in enumerate(drawn.items()):

@@ -76,7 +76,7 @@ with page_frame("Which numbers can a format hold?") as frame:
                 divide=largest if axis == "fraction" else None,
                 theme=theme(),
             )
-            charts.draw(line, key="fmt_chart")
+            charts.draw(line, "Values of each format on a number line", key="fmt_chart")
             views.table(formats, x, rule)
         except qc.QuantError as error:
             messages.error(str(error))
