@@ -86,7 +86,7 @@ def pareto(
 
 def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     """Axes, legend and the line of the limit."""
-    layout = base_layout(theme, 460) | {
+    layout = base_layout(theme, 430) | {
         **LEGEND_ABOVE,
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
