@@ -175,6 +175,12 @@ def to_code(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
 def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[ProgramLine]:
     """Compute what stands for s where x is divided, where that is not s."""
     storage, s = c.storage, S
+    if storage.zero_scale == "zero_inverse" or (stored and storage.zero_scale == "zero_codes"):
+        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
+        yield ProgramLine(
+            "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")
+        )
+        s = DIVISOR
     if storage.min_divisor:
         why = "the smallest divisor"
         yield ProgramLine("divisor", MAXIMUM(s, storage.min_divisor), dtype, why, c.source("min_divisor"))
@@ -183,11 +189,6 @@ def _divisor(c: Convention, dtype: torch.dtype, stored: bool) -> Iterator[Progra
         of = Where(EQUAL(s, _LEAST_STORED), 1, Number(storage.e8m0_min_as), s, "since s is 2^-127")
         yield ProgramLine("divisor", of, dtype, "the smallest scale", c.source("e8m0_min_as"))
         s = DIVISOR
-    if storage.zero_scale == "zero_inverse" or (stored and storage.zero_scale == "zero_codes"):
-        of = Where(EQUAL(s, 0.0), 1, Number(math.inf), s, "since the scale is stored as 0")
-        yield ProgramLine(
-            "divisor", of, dtype, "a scale stored as 0 gives the codes of 0", c.source("zero_scale")
-        )
 
 
 def to_value(c: Convention, decoding: str, small: bool = False) -> Iterator[ProgramLine]:

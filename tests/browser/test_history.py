@@ -39,14 +39,14 @@ def expect_view(app: Any, view: str) -> None:
 
 
 def after(app: Any, act: Callable[[Any], None]) -> str:
-    """Act, wait until figures or scheme have changed and the maps are painted, and return the view."""
+    """Act, wait until the page's run has changed the link and what is shown, and return the view.
+
+    What follows an act live changes the figures before the run that takes the step.
+    """
     figures = f"(() => JSON.stringify(JSON.parse(({VIEW})()).slice(1, 3)))()"
-    before = app.page.evaluate(figures)
+    before = [app.page.evaluate("location.search"), app.page.evaluate(figures)]
     act(app)
-    app.wait(
-        f"(before) => {REST} && {figures} !== before",
-        before,
-    )
+    app.wait(f"(before) => {REST} && location.search !== before[0] && {figures} !== before[1]", before)
     view: str = app.page.evaluate(VIEW)
     return view
 
