@@ -38,6 +38,7 @@ from quantcore.formats.lookup_table import TableFormat
 from quantcore.numerics import Rounding, half_even
 
 MAX_VALUES = 256
+_NEAREST = {"grid": "by the nearest of 65,536 points of −1..1, ties: lower"}
 LOG2_BITS = range(2, 9)
 
 
@@ -101,6 +102,11 @@ class CodebookFormat(TableFormat):
         """The unclamped values between which an element counts as rounded, not clipped."""
         values = sorted(set(self.values))
         return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
+
+    @property
+    def nearest(self) -> str:
+        """Which value a number takes, in words."""
+        return _NEAREST.get(self.tie, f"ties: {self.tie}")
 
     @property
     def signed(self) -> bool:
