@@ -95,7 +95,7 @@ def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
         return rounded, bits, "clipped" if rounded != integer else ""
     if isinstance(fmt, qc.CodebookFormat):
         code = fmt.encode(x)
-        note = "nearest value" + (
+        note = f"nearest value, {fmt.nearest}" + (
             "" if rule == "half_even" else f"; rounding {WORDS.get(rule, rule)} does not apply"
         )
         return float(fmt.decode(code)), f"{int(code):0{fmt.bits}b}", note
