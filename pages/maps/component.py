@@ -16,6 +16,7 @@ from pages.maps import arithmetic
 from pages.maps.picture import Picture, as_json, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
+from pages.shared.state import link
 from quantcore import figures
 from quantcore.analysis import View, element
 
@@ -92,6 +93,7 @@ def four_maps(
             # for as long as the session is kept, Streamlit holds what a callback holds: never a tensor
             on_picked_change=partial(_picked, key, picture.view, picture.shape, on_pick),
             on_region_change=partial(_dragged, key, on_region),
+            on_moved_change=partial(_moved, key),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
         # an unseen element, which is drawn at once: the maps follow when they are painted
@@ -108,6 +110,12 @@ def four_maps(
 def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]) -> None:
     if st.session_state[key].picked:
         on_pick(element(view, shape, *map(int, st.session_state[key].picked)))
+
+
+def _moved(key: str) -> None:
+    """Set controls to what the visitor has kept of a picture that was ahead of them."""
+    if st.session_state[key].moved:
+        link.put({name: int(value) for name, value in st.session_state[key].moved.items() if name == "bits"})
 
 
 def _dragged(key: str, on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None) -> None:

@@ -130,3 +130,29 @@ def test_a_control_is_followed_without_a_run(new_app: Any, server: str, text_of:
     move(app)
     expect_followed(app, x, qc.Scheme.parse(text_of))
     assert app.page.evaluate(RUN) == run
+
+
+@pytest.mark.slow  # what the route gives is tested without a browser
+def test_the_bits_are_played_without_a_run_and_kept_by_a_press(app: Any) -> None:
+    app.open(shape="6x10")
+    app.expect_scheme(text(4))
+    x, page = tensors.generate(tensors.Generated(shape=(6, 10))), app.page
+    run, seen, play = page.evaluate(RUN), page.evaluate(NUMBER), app.key("_play").locator("button").first
+    play.click()
+    for bits in range(8, 1, -1):
+        expect_followed(app, x, qc.Scheme(qc.IntFormat(bits)))
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(4)))
+    assert (page.evaluate(RUN), page.evaluate(NUMBER)) == (run, seen)
+    app.expect_parameter("bits", None)
+    play.click()
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
+    play.click()
+    app.expect_scheme(text(7))
+    app.expect_parameter("bits", "7")
+    page.go_back()
+    app.expect_scheme(text(4))
+    play.click()
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(8)))
+    page.mouse.click(640, 5)  # anywhere else: the maps show again what the slider stands at
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(4)))
+    app.expect_parameter("bits", None)

@@ -83,7 +83,20 @@ def scheme_line(chosen: Current) -> None:
         label_visibility="collapsed",
         help="The whole scheme in one line: copy it, or type another one and press Enter.",
     )
+    _play_button(row, chosen.scheme)
     pinned.button(row, chosen.scheme)
+
+
+def _play_button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
+    """Draw the button by which the maps go through the widths; what it does is in pages/maps/drawing."""
+    integers = scheme is not None and isinstance(scheme.format, qc.IntFormat)
+    place.button(
+        "Play 8 → 2 bits",
+        key="_play",
+        icon=":material/play_arrow:",
+        disabled=not integers,
+        help=None if integers else "Integer formats have bits to play",
+    )
 
 
 def library_line(tensor: PageTensor, scheme: qc.Scheme) -> None:

@@ -77,7 +77,10 @@ function paint(state) {
     pen.rect(0, 0, f.width, f.height);
     pen.clip();
     const { x, y, width, height } = extent(data, f);
+    if (state.glide) pen.drawImage(state.glide.from[name], x, y, width, height);
+    pen.globalAlpha = glided(state);
     pen.drawImage(state.pictures[name], x, y, width, height);
+    pen.globalAlpha = 1;
     const found = numbers[i];
     if (found) {
       const colour = shade(data.colours[name]);

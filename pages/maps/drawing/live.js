@@ -9,9 +9,15 @@ const CONTROL = "input[type=range], input[type=number], [role=radiogroup]", NEAR
 const touched = new WeakSet();
 
 function watchControls(state) {
+  state.hand = {}; // what stands elsewhere than its control: a width that is played, a value that is dragged, by key
   const observer = new MutationObserver(() => controlsMoved(state));
   observer.observe(document, { subtree: true, attributes: true, attributeFilter: MOVED });
-  const touch = ({ target }) => { for (const control of target.closest?.("%element%")?.querySelectorAll(CONTROL) ?? []) touched.add(control); };
+  const touch = ({ target }) => {
+    for (const control of target.closest?.("%element%")?.querySelectorAll(CONTROL) ?? []) {
+      touched.add(control);
+      for (const key of Object.keys(state.hand)) if (control.closest(`.st-key-${key}`)) delete state.hand[key];
+    }
+  };
   const typed = () => requestAnimationFrame(() => controlsMoved(state)); // no attribute of a number changes while it is typed
   const heard = [["pointerdown", touch], ["keydown", touch], ["input", touch], ["keydown", typed], ["input", typed], ["click", typed]];
   for (const [kind, hear] of heard) document.addEventListener(kind, hear, true);
@@ -22,9 +28,9 @@ function watchControls(state) {
 }
 
 // [key, ends] of each control that stands elsewhere than in a picture
-function ahead(data) {
+function ahead(state, data = state.data) {
   const apart = (ends, then) => ends.some((end, i) => Math.abs(end - then[i]) > NEAR * Math.max(Math.abs(end), Math.abs(then[i])));
-  return Object.entries(data.live?.controls ?? {}).map(([key, then]) => [key, standsAt(key), then]).filter(([, ends, then]) => ends.length === then.length && apart(ends, then));
+  return Object.entries(data.live?.controls ?? {}).map(([key, then]) => [key, state.hand[key] ?? standsAt(key), then]).filter(([, ends, then]) => ends.length === then.length && apart(ends, then));
 }
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
@@ -40,18 +46,19 @@ const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOve
 
 // Take over what a run has sent; a run that the controls have left behind waits: its picture would be one of the past
 function arrive(state, data) {
-  const late = state.data?.live?.at && ahead(data).length > 0;
+  const late = state.data?.live?.at && ahead(state, data).length > 0;
   state.run = data;
   state.waits = late;
   if (!late) show(state, data);
+  if (!late && !state.playing) state.hand = {};
   dim(state);
   controlsMoved(state);
 }
 
 function controlsMoved(state) {
   if (!state.data) return;
-  if (state.waits && !ahead(state.run).length) arrive(state, state.run);
-  const moved = ahead(state.data).length > 0;
+  if (state.waits && !ahead(state, state.run).length) arrive(state, state.run);
+  const moved = ahead(state).length > 0;
   state.root.classList.toggle("qs-behind", moved && state.data.live.at === "");
   if (moved && state.data.live.at) pursue(state);
 }
@@ -59,11 +66,12 @@ function controlsMoved(state) {
 async function pursue(state) {
   if (state.pursuing) return;
   state.pursuing = true;
-  for (let moved = ahead(state.data); moved.length && !state.gone; moved = ahead(state.data)) {
-    const { data, original } = state, asked = new URLSearchParams([...moved.map(([key, ends]) => [key, ends.join()]), ["held", data.x_key]]);
+  for (let moved = ahead(state); moved.length && !state.gone; moved = ahead(state)) {
+    const { data, original, run } = state, there = new Map([...ahead(state, run), ...moved].map(([key, ends]) => [key, ends.join()])); // the server starts from what the run had
+    const asked = new URLSearchParams([...there, ["held", data.x_key]]);
     const found = await livePicture(`${document.qsRoutes(data.base)}${data.live.at}?${asked}`);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
-    if (!found || state.gone || !ahead(state.data).length) break;
+    if (!found || state.gone || !ahead(state).length) break;
     if (!found.arrays.x && found.x_key !== state.data.x_key) continue;
     for (const [name, values] of Object.entries(original)) if (values && !found.arrays[name]) found.arrays[name] = { values };
     show(state, found);

@@ -23,6 +23,7 @@ function mount(parent) {
   root.addEventListener("blur", () => point(state, null));
   state.unmountSteps = mountSteps(state);
   state.unwatch = watchControls(state);
+  state.unmountPlay = mountPlay(state);
   root.qsDrawn = () => drawn(state); // for pages/browser/picture.js
   return state;
 }
@@ -68,7 +69,9 @@ function draw(state) {
 function show(state, data) {
   state.root.setAttribute("aria-label", data.alt);
   state.root.classList.toggle("qs-large", Boolean(data.large));
+  const { data: before, pictures } = state;
   take(state, data);
+  glide(state, before, pictures);
   draw(state);
 }
 
@@ -100,6 +103,7 @@ export default function (component) {
     window.removeEventListener("resize", state.refit);
     state.unmountSteps();
     state.unwatch();
+    state.unmountPlay();
     // plotly.js continues pending work even after a purge, and would fail on removed nodes
     const purge = () => state.P?.purge(state.plot);
     state.drawing.then(purge, purge);
