@@ -16,6 +16,7 @@ from quantcore.granularity import PER_TENSOR, block_bounds
 from quantcore.numerics import before_rounding
 from quantcore.qparams import choose_qparams, wrap
 from quantcore.quantization import Quantized
+from quantcore.scheme import storage
 from quantcore.tracing import Trace, number
 
 MAX_BLOCKS = 4096  # blocks whose parameters are tried in place of the right one's
@@ -136,6 +137,12 @@ class Cell:
         except QuantError:  # the library or the range setting does not support it
             return
         yield float(scale.flatten()[0])
+
+    @property
+    def bits_without_zero_points(self) -> float:
+        """The bits per element of the tensor if zero points took no room."""
+        found = storage(self.result.scheme, tuple(self.result.x.shape))
+        return (found.codes + found.scales) / found.elements
 
     def blocks(self) -> Iterator[tuple[tuple[int, ...], float, float]]:
         """Yield position, scale and zero point of each block, the nearest first; none of too many."""

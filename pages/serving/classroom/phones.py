@@ -11,14 +11,15 @@ None of it opens a session. Each route is sent what the page knows; `browser` is
 =========================  =====================================  ==========================================
 
 A state has ``code``, ``round`` (0 before the first question), ``vote``, ``phase``, the question, this
-browser's answer ``mine``, and ``right`` once the answers are revealed. Whatever is refused is answered with
-one sentence, ``problem``.
+browser's answer ``mine``, and once the answers are revealed, what is ``right`` and the ``marks`` of its own.
+Whatever is refused is answered with one sentence, ``problem``.
 """
 
 import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,10 @@ def state(code: str, sent: _Content) -> _Content:
         return {"code": code, "round": 0}
     shown = {"code": code, "round": now.number, "vote": now.vote, "phase": now.phase, "mine": mine}
     shown |= now.question.shown()
-    return shown | {"right": now.question.right} if now.phase == "revealed" else shown
+    if now.phase != "revealed":
+        return shown
+    marks = [key.accepts(Decimal(text)) for key, text in zip(now.question.keys, mine or (), strict=False)]
+    return shown | {"right": now.question.right, "marks": marks}
 
 
 def answer(code: str, sent: _Content) -> _Content:

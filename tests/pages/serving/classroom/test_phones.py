@@ -13,8 +13,9 @@ from pages.serving.middleware.headers import SecurityHeaders, content_security_p
 from pages.serving.middleware.limits import Rate
 from pages.serving.middleware.page_head import Pages
 from quantcore.errors import QuantError
+from quantcore.prediction import NumberKey
 
-ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed")
+ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), tuple(map(NumberKey, ("1", "-2"))))
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_a_student_joins_answers_and_sees_what_is_right(phone, classes):
     assert "locked" in problem(locked, 409)
     classes.steer(code, secret, "reveal")
     last = send(phone, code, "join", browser=me).json()  # it opens the page again
-    assert last == shown | {"phase": "revealed", "mine": ["1", "-3"], "right": ["1", "-2"], "browser": me}
+    assert last == shown | {"phase": "revealed", "mine": ["1", "-3"], "right": ["1", "-2"], "marks": [True, False], "browser": me}
     classes.end(code, secret)
     problem(send(phone, code, "state", browser=me), 403)
     problem(send(phone, code, "join", browser=me), 404)
@@ -73,11 +74,11 @@ def test_a_student_joins_answers_and_sees_what_is_right(phone, classes):
 
 def test_the_largest_question_fits_into_one_kilobyte(phone, classes):
     code, secret = classes.begin()
-    fields, right = tuple(f"ẍ = {i}.123" for i in range(8)), ("-1000000",) * 8
+    fields, keys = tuple(f"ẍ = {i}.123" for i in range(8)), (NumberKey("-1000000"),) * 8
     with pytest.raises(QuantError, match="bytes") as caught:
-        Question("p" * 1000, "", fields, right)
+        Question("p" * 1000, "", fields, keys)
     size, most = map(int, re.findall(r"\d+", str(caught.value)))
-    largest = Question("p" * (1000 - size + most), "", fields, right)
+    largest = Question("p" * (1000 - size + most), "", fields, keys)
     number, me = classes.ask(code, secret, largest), classes.join(code)
     classes.answer(code, me, number, ["-99999999999"] * 8)
     classes.steer(code, secret, "reveal")
