@@ -18,9 +18,21 @@
     return made;
   }
 
+  // What the server says of a chart is its name; its parts, such as the numbers of its axes, are not read one by one
+  function name(place) {
+    const plot = place.querySelector(".js-plotly-plot"), words = plot?.layout?.meta?.words;
+    const [chart, ...others] = words ? plot.querySelectorAll(".main-svg") : [];
+    if (!chart || chart.getAttribute("aria-label") === words) return;
+    chart.setAttribute("role", "img");
+    chart.setAttribute("aria-label", words);
+    for (const other of others) other.setAttribute("aria-hidden", "true");
+  }
+
   function attach() {
     for (const place of [...document.querySelectorAll(CHARTS)].map(placeOf)) {
-      if (!place || place.querySelector(":scope > .qs-picture")) continue;
+      if (!place) continue;
+      name(place);
+      if (place.querySelector(":scope > .qs-picture")) continue;
       const box = document.createElement("div");
       box.className = "qs-picture";
       box.innerHTML = `<button type="button" aria-expanded="false" aria-label="Picture" title="Picture for slides">${ICON}</button>`

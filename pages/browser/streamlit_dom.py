@@ -34,6 +34,7 @@ _TEST_IDS = {
     "popover_body": "stPopoverBody",
     "text_input": "stTextInput",
     "text_input_root": "stTextInputRootElement",
+    "number_input_root": "stNumberInputContainer",
     "selectbox": "stSelectbox",
     "checkbox": "stCheckbox",
     "caption": "stCaptionContainer",

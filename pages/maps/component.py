@@ -82,7 +82,7 @@ def four_maps(
             theme=picture.theme,
             grey=picture.grey,
         )
-        charts.draw(figure, theme=None, key=f"{key}_chart")
+        charts.draw(figure, "Maps of the tensor", key=f"{key}_chart")
     else:
         sent = content(picture, large=is_large()) | {"live": live}
         _COMPONENT(

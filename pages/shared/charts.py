@@ -31,16 +31,29 @@ def sized_data(figure: str) -> dict[str, Any]:
     return json.loads(str(sized(go.Figure(data)).to_json())) if is_large() else data
 
 
-def draw(figure: go.Figure, **options: Any) -> Any:
-    """Draw a figure; ``options`` and result as for `st.plotly_chart`.
+def named(figure: go.Figure, name: str) -> go.Figure:
+    """Return the figure with what screen readers say of it, which pages/browser/picture.js hands to them.
+
+    Args:
+        name: what the figure shows; its axes and series follow.
+    """
+    if figure.layout.meta is None:  # a cached figure has it
+        figure.layout.meta = {"words": figures.described(figure, name)}
+    return figure
+
+
+def draw(figure: go.Figure, name: str, **options: Any) -> Any:
+    """Draw a figure; ``options`` and result as for `st.plotly_chart`, ``name`` as for `named`.
 
     Its picture is saved by the button that all charts have (pages/browser/picture.js), not by Plotly's own.
     """
-    return st.plotly_chart(sized(figure), **_OPTIONS | options)
+    return st.plotly_chart(sized(named(figure, name)), **_OPTIONS | options)
 
 
-def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Callable[[T], None]) -> None:
-    """Draw a figure; a click on a point with a number calls ``on_click`` with that number's target."""
+def clickable(
+    figure: go.Figure, name: str, key: str, targets: Sequence[T], on_click: Callable[[T], None]
+) -> None:
+    """Draw a figure as `draw`; a click on a point with a number calls ``on_click`` with its target."""
 
     def clicked() -> None:
         for point in st.session_state[key]["selection"]["points"]:
@@ -48,7 +61,7 @@ def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Calla
                 on_click(targets[int(point["customdata"])])
                 return
 
-    draw(figure, key=key, on_select=clicked, selection_mode="points")
+    draw(figure, name, key=key, on_select=clicked, selection_mode="points")
 
 
 def small_print_attribute(words: str) -> str:

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from quantcore.figures import typography
 from quantcore.figures.checkpoints import HARM_AXES, harm, layer_colors, size_curve, treemap
+from quantcore.figures.described import described
 from quantcore.figures.distribution import (
     DistributionData,
     distribution,
@@ -48,6 +49,7 @@ __all__ = [
     "PairData",
     "base_layout",
     "beyond_colors",
+    "described",
     "distribution",
     "distribution_data",
     "drawn_maps",

@@ -29,6 +29,7 @@ NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a m
 WIDTH = 1000  # px of a figure, in a notebook or beside a sidebar: Plotly would shrink numbers until they fit
 # with MANY cells or more, one in FEW may lie outside the color range, if FAR times as far out as the others
 MANY, FEW, FAR = 2000, 1000, 3.0
+FROM_ZERO = 0.5  # values of one sign that begin below this fraction of the largest are colored from 0
 GREY = (0.0, 255.0)  # black and white
 BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cells
 
@@ -52,15 +53,9 @@ def scales_of_maps(
     """
     ranges = _colors_of(data, grey)
     low, high, _ = ranges["values"]
-    if grey:
-        values = {"zmin": low, "zmax": high, "colorscale": palette("grey")}
-    elif low < 0 < high:
-        most = max(-low, high)
-        values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
-    else:
-        if low == high:  # a single value: start at 0, so that it gets its own color
-            low, high = min(low, 0.0), max(high, 0.0)
-        values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
+    values = (
+        {"zmin": low, "zmax": high, "colorscale": palette("grey")} if grey else _of_values(low, high, theme)
+    )
     found = {"x": values, "dequantized": values}
     if fmt is not None:
         # bit patterns and indices have no middle
@@ -71,6 +66,20 @@ def scales_of_maps(
         most = max(-low, high) or 1.0
         found["error"] = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
     return {name: found[name] for name in data.names}
+
+
+def _of_values(low: float, high: float, theme: str) -> dict[str, Any]:
+    """Return zmin, zmax and colorscale of values: a color means the same sign in every tensor."""
+    colors, most = palette("diverging", theme), max(-low, high)
+    if low < 0 < high:
+        return {"zmin": -most, "zmax": most, "colorscale": colors}
+    if low == high or min(abs(low), abs(high)) < FROM_ZERO * most:  # of one sign, from 0
+        if low < 0:
+            half = [[2 * at, color] for at, color in colors if at <= 0.5]
+            return {"zmin": low, "zmax": 0.0, "colorscale": half}
+        half = [[2 * at - 1, color] for at, color in colors if at >= 0.5]
+        return {"zmin": 0.0, "zmax": high or 1.0, "colorscale": half}
+    return {"zmin": low, "zmax": high, "colorscale": palette("sequential")}  # far from 0, where they differ
 
 
 def maps(

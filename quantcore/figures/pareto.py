@@ -86,7 +86,7 @@ def pareto(
 
 def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     """Axes, legend and the line of the limit."""
-    layout = base_layout(theme, 460) | {
+    layout = base_layout(theme, 430) | {
         **LEGEND_ABOVE,
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
@@ -211,7 +211,7 @@ def error_maps(
         "cmin": -largest,
         "cmax": largest,
         "colorscale": palette("error", theme),
-        "colorbar": {"thickness": 8, "nticks": 5, "title": {"text": "error"}},
+        "colorbar": {"thickness": 8, "outlinewidth": 0, "nticks": 5, "title": {"text": "error"}},
     }
     traces = []
     for i, (name, data) in enumerate(drawn.items()):

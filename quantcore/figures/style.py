@@ -167,7 +167,7 @@ def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
 def title(text: str, x: float, y: float) -> dict[str, Any]:
     """Return a title above the subplot whose upper left corner is at (x, y) of the figure."""
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-    return {"text": text, "x": x, "y": y, "font": {"size": TEXT}, **place}
+    return {"text": text, "x": x, "y": y, "font": {"size": TEXT, "weight": 600}, **place}
 
 
 def log_ticks(low: float, high: float, suffix: str = "") -> dict[str, Any]:
@@ -207,7 +207,7 @@ def map_axis(
     n = abs(ends[1] - ends[0])
     ticks = {"tick0": 0, "dtick": 1} if n <= 8 else {"nticks": 8}
     span = [ends[0] - 0.5, ends[1] - 0.5]
-    plain = {"showgrid": False, "zeroline": False, **ticks}
+    plain = {"showgrid": False, "zeroline": False, "ticks": "", **ticks}
     return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}
 
 
@@ -219,7 +219,7 @@ def cell_places(step: tuple[int, int], first: tuple[int, int] = (0, 0)) -> dict[
 
 def color_bar(across: list[float], **more: Any) -> dict[str, Any]:
     """Return a color bar close to the map on its left, whose domain is ``across``."""
-    return {"x": across[1], "xpad": 4, "thickness": 8, "nticks": 5, **more}
+    return {"x": across[1], "xpad": 4, "thickness": 8, "outlinewidth": 0, "nticks": 5, **more}
 
 
 def span_at(axis: str, low: float, high: float, **drawn: Any) -> dict[str, Any]:

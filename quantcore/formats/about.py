@@ -21,6 +21,7 @@ USED = {
     "nf4": "4-bit NormalFloat: more values where a normal distribution has more (QLoRA, arXiv 2305.14314)",
     "nf4_torchao": "4-bit NormalFloat (QLoRA), rounded to four decimals as in torchao",
     "fp4_bitsandbytes": "a sign and eight magnitudes, as in bitsandbytes",
+    "dynamic8": "8 bits of bitsandbytes' optimizers, denser towards 0: seven decades (arXiv 2110.02861)",
     "iq4_nl": "the non-linear 4 bits of GGUF's IQ4_NL",
     "mxfp4_gguf": "MXFP4 in GGUF: twice the values of e2m1",
     "ternary": "-1, 0 and 1",

@@ -6,6 +6,8 @@ format                values  ties   source
 ``nf4``               16      lower  Dettmers et al. 2023 (QLoRA), arXiv 2305.14314; bitsandbytes 0.50
 ``nf4_torchao``       16      first  the same, rounded to four decimals as in torchao 0.18
 ``fp4_bitsandbytes``  16      lower  bitsandbytes 0.50: a sign bit and eight magnitudes, 0 twice
+``dynamic8``          256     grid   Dettmers et al. 2022, arXiv 2110.02861, 2.1; bitsandbytes 0.50,
+                                     ``create_dynamic_map``
 ``iq4_nl``            16      upper  llama.cpp, ``kvalues_iq4nl`` and ``best_index_int8``
 ``mxfp4_gguf``        16      first  gguf 0.19, ``kvalues`` of MXFP4: twice the values of e2m1
 ``ternary``           3       away   -1, 0, 1; gguf's TQ1_0 and TQ2_0
@@ -15,7 +17,9 @@ format                values  ties   source
 
 If a number lies halfway between two values, the tie rule decides: the ``lower`` or ``upper`` value (halfway
 is the float32 (a + b) / 2, as in bitsandbytes' bucketize), the one ``away`` from zero, or the ``first`` in
-the table (nearest by float32 distances, as with argmin for numbers within the table).
+the table (nearest by float32 distances, as with argmin for numbers within the table). With ``grid``, numbers
+are first brought to the nearest of 65,536 points from -1 to 1, as bitsandbytes does on a CPU, and the code is
+that of the point, ties to the lower value: codes whose values lie closer than the points may never be used.
 """
 
 import math
@@ -34,6 +38,7 @@ from quantcore.formats.lookup_table import TableFormat
 from quantcore.numerics import Rounding, half_even
 
 MAX_VALUES = 256
+_NEAREST = {"grid": "by the nearest of 65,536 points of −1..1, ties: lower"}
 LOG2_BITS = range(2, 9)
 
 
@@ -46,7 +51,7 @@ class CodebookFormat(TableFormat):
     Args:
         values: 2 to 256 numbers, which are rounded to float32.
         name: a word that identifies it; `CODEBOOKS` has the named ones.
-        tie: ``lower``, ``upper``, ``away`` or ``first``.
+        tie: ``lower``, ``upper``, ``away``, ``first`` or ``grid``.
 
     Raises:
         QuantError: too few or too many values, fewer than two distinct values, a value that is not a finite
@@ -99,6 +104,11 @@ class CodebookFormat(TableFormat):
         return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
 
     @property
+    def nearest(self) -> str:
+        """Which value a number takes, in words."""
+        return _NEAREST.get(self.tie, f"ties: {self.tie}")
+
+    @property
     def signed(self) -> bool:
         """Whether some value is negative."""
         return min(self.values) < 0
@@ -107,7 +117,7 @@ class CodebookFormat(TableFormat):
         """Write the codes of ``work``, float32, into ``out``; makes temporaries of the size of ``work``.
 
         Numbers beyond the table round to the outermost value. NaN gets the code of the highest value, as in
-        torch.bucketize, or code 0 with the tie rule ``first``, as in argmin.
+        torch.bucketize, or code 0 with the tie rules ``first``, as in argmin, and ``grid``.
 
         Raises:
             QuantError: a rounding other than half_even, here the nearest value with ties by ``tie``.
@@ -156,6 +166,16 @@ def log2_codebook(name: str) -> CodebookFormat | None:
     return powers_of_two(int(match[1])) if match else None
 
 
+def _dynamic8() -> tuple[float, ...]:
+    """Return 0, 1, and of both signs, for i = 0..6, the middles of 2^i parts of 0.1..1, times 10^(i - 6)."""
+    values = [0.0, 1.0]
+    for i in range(7):
+        ends = torch.linspace(0.1, 1, 2**i + 1)
+        middles = 10.0 ** (i - 6) * ((ends[:-1] + ends[1:]) / 2)
+        values += [*middles.tolist(), *(-middles).tolist()]
+    return tuple(sorted(values))
+
+
 _NF4 = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
     -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
@@ -173,6 +193,7 @@ CODEBOOKS: dict[str, CodebookFormat] = notation.NamedRecords(
             CodebookFormat(_NF4, "nf4"),
             CodebookFormat(_NF4_TORCHAO, "nf4_torchao", "first"),
             CodebookFormat((*_FP4, *(0.0 - v for v in _FP4)), "fp4_bitsandbytes"),
+            CodebookFormat(_dynamic8(), "dynamic8", "grid"),
             CodebookFormat(_IQ4_NL, "iq4_nl", "upper"),
             CodebookFormat((*_MXFP4, *(-v for v in _MXFP4)), "mxfp4_gguf", "first"),
             CodebookFormat((-1.0, 0.0, 1.0), "ternary", "away"),

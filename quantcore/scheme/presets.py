@@ -107,6 +107,7 @@ _PRESETS: dict[str, Scheme] = {
     "torch.quantized_decomposed.int8": _named(INT8, PerChannel(0), "torch.quantized_decomposed"),
     "bitsandbytes.nf4": _named(CODEBOOKS["nf4"], PerFlatGroup(64), "bitsandbytes.4bit"),
     "bitsandbytes.fp4": _named(CODEBOOKS["fp4_bitsandbytes"], PerFlatGroup(64), "bitsandbytes.4bit"),
+    "bitsandbytes.blockwise": _named(CODEBOOKS["dynamic8"], PerFlatGroup(4096), "bitsandbytes.blockwise"),
     "bitsandbytes.int8_vectorwise": _named(INT8, PerChannel(0), "bitsandbytes.int8_vectorwise"),
     **GGUF,
     **_microxcaling(),

@@ -79,7 +79,7 @@ def _to_value(t: ElementNumbers, fmt: FloatFormat | CodebookFormat) -> list[Step
         name, how, code = str(fmt), rule(t), _bits(fmt, t.code)
         clipped = f", clipped to the largest magnitude, {number(fmt.max)}"
     else:
-        name, how = fmt.name or "the codebook", f"ties: {fmt.tie}"
+        name, how = fmt.name or "the codebook", fmt.nearest
         code = f"index {t.code} in a table of {len(fmt.values)} values"
         clipped = f", clipped to the outermost value, {number(t.rounded)}"
     least, instead = t.convention.coding.clamp_min, t.convention.coding.zero_replacement

@@ -60,6 +60,13 @@ def says_where_one_is(app: Any, link: str) -> None:
     assert app.page.get_by_role("heading", level=1).count() == 1, link
 
 
+def charts_have_names(app: Any) -> None:
+    """A screen reader says what each chart shows, and none of the numbers along its axes."""
+    app.page.wait_for_function("""[...document.querySelectorAll(".stPlotlyChart")].every((e) => {
+        const [chart, ...others] = e.querySelectorAll(".main-svg");
+        return chart?.role === "img" && chart.ariaLabel.length > 20 && others.every((o) => o.ariaHidden === "true"); })""")
+
+
 def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None:
     """Change the theme and do nothing else; wait until everything has followed."""
     app.page.emulate_media(color_scheme=theme)
@@ -83,6 +90,8 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         at_rest(app.page)
         assert app.page.evaluate("window.shifted") < 0.1, link
         says_where_one_is(app, link)
+        if not link.startswith("learn"):
+            charts_have_names(app)
         app.page.wait_for_function(DRAWN, polling=200)
         assert odd(app.page) == [], link
         assert cells(app.page) <= {CELL}, link

@@ -86,6 +86,11 @@ def _four_bits(case):
     return dataclasses.replace(preset, granularity=qc.PerFlatGroup(case["scheme"]["group_size"]))
 
 
+def _blockwise(case):
+    preset = qc.PRESETS["bitsandbytes.blockwise"]
+    return dataclasses.replace(preset, granularity=qc.PerFlatGroup(case["scheme"]["group_size"]))
+
+
 def _torch_quantize(case):
     tensor = case["scheme"]["granularity"] == "tensor"
     return _integers(f"torch.quantize_per_{'tensor' if tensor else 'channel'}")(case)
@@ -116,6 +121,7 @@ SCHEMES = {
     ("hqq", "noopt"): _hqq,
     ("hqq", "linear"): _integers("hqq.linear", range_setting=qc.HalfQuadratic()),
     ("bitsandbytes", "4bit"): _four_bits,
+    ("bitsandbytes", "blockwise8"): _blockwise,
     ("bitsandbytes", "vectorwise8"): lambda case: qc.PRESETS["bitsandbytes.int8_vectorwise"],
     ("onnxruntime", "tool+kernel"): _integers("onnxruntime"),
     ("onnxruntime", "tool"): _integers("onnxruntime"),

@@ -87,7 +87,7 @@ def side_by_side(tensor: PageTensor, found: qc.Comparison) -> None:
         ),
         needs.LIBRARIES,
     )
-    charts.draw(figure, theme=None, key="lib_maps")
+    charts.draw(figure, f"Codes of {a} and {b}, and their differences", key="lib_maps")
     if legend:
         st.caption(messages.plain(legend))
     for reason in reasons:

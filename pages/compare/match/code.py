@@ -271,7 +271,7 @@ def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
         bounds = int(against.right_codes.min()), int(against.right_codes.max())
         codes, right = shown.codes.numpy().astype(np.int32), against.right_codes.numpy().astype(np.int32)
         figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
-        charts.draw(figure, theme=None, key="match_code_maps")
+        charts.draw(figure, "Codes of both, and their differences", key="match_code_maps")
 
 
 def _handed(tensor: PageTensor, scheme: qc.Scheme | None) -> tuple[float, int] | None:

@@ -132,7 +132,7 @@ def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: 
     dtype = "" if candidate.converted is None else str(candidate.dtype).removeprefix("torch.")
     hint = f"Sets the scheme to {scheme}" + (f" and the tensor's dtype to {dtype}" if dtype else "")
     right.button("Open in Explore", on_click=_to_explore, args=(scheme, dtype), width="stretch", help=hint)
-    charts.draw(figure, theme=None, key="match_maps")
+    charts.draw(figure, "Codes as given and as reproduced, and their differences", key="match_maps")
     legend = figures.pair_data(given, expected).legend
     if legend:
         st.caption(legend)

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared.state import choice, link
@@ -54,10 +55,11 @@ _CHOICES = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
 MOST = 2000
 
 
-def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
-    """Draw the controls and return the schemes, without duplicates.
+def draw(row: DeltaGenerator, shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
+    """Draw which schemes there are, and return them without duplicates.
 
     Args:
+        row: for the choice of the set.
         own: the scheme in the sidebar, which is always included.
 
     Raises:
@@ -68,6 +70,8 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
         "Schemes",
         "sw_set",
         SETS,
+        row,
+        width="content",
         help="default: common formats, granularities and range settings that fit this tensor, and every "
         "preset. presets: only the presets. custom: every combination of what you choose.",
     )
@@ -96,10 +100,26 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     return list(dict.fromkeys(schemes))
 
 
-def metric() -> str:
+def metric(row: DeltaGenerator) -> str:
     """Draw the choice of the error metric and return its name in quantcore."""
     labels = {name: label for name, (label, _) in AXES.items()}
-    return choice.segmented("Error metric", "sw_metric", labels, default=DEFAULTS["sw_metric"])
+    usual = DEFAULTS["sw_metric"]
+    return choice.segmented("Error metric", "sw_metric", labels, row, default=usual, width="content")
+
+
+def filters(row: DeltaGenerator) -> tuple[str, bool]:
+    """Draw which rows of the table are shown; return the words that they contain, and whether only the
+    Pareto frontier is.
+    """
+    typed = row.text_input(
+        "Filter the table",
+        key="sw_filter",
+        bind="query-params",
+        placeholder="such as int4 per_group",
+        width=230,
+        help="Words that a row must contain",
+    )
+    return str(typed), bool(row.checkbox("Pareto frontier only", key="sw_best", bind="query-params"))
 
 
 def _chosen() -> list[qc.Scheme]:

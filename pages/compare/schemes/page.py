@@ -19,15 +19,18 @@ with page_frame(
     if frame.chosen.tensor is not None:
         tensor = frame.chosen.tensor
         schemes: list[qc.Scheme] = []
-        answer, picture, choices = st.container(), st.container(), st.container()
+        answer = st.container()
+        row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="sw_row")
+        picture, choices = st.container(), st.container()
+        metric = controls.metric(row)
         with choices:
-            metric = controls.metric()
             try:
-                schemes = controls.draw(tensor.shape, frame.chosen.scheme)
+                schemes = controls.draw(row, tensor.shape, frame.chosen.scheme)
                 if not schemes:
                     messages.hint("Choose at least one format, symmetry, granularity and range setting.")
             except qc.QuantError as error:
                 messages.error(str(error))
+            typed, only_best = controls.filters(row)
         with picture:
             try:
                 run.run(
@@ -42,14 +45,6 @@ with page_frame(
             with picture:
                 views.picture(rows, metric, frame.chosen.scheme, limit=limit)
                 st.caption("Click a point to open its scheme in Explore.")
-            words, best = st.columns([3, 1], vertical_alignment="bottom")
-            typed = words.text_input(
-                "Filter",
-                key="sw_filter",
-                bind="query-params",
-                placeholder="words that a row must contain, such as int4 per_group",
-            )
-            only_best = best.checkbox("Pareto frontier only", key="sw_best", bind="query-params")
             shown = views.filtered(rows, metric, typed, only_best)
             views.rows_table(shown)
             views.maps(tensor, rows)

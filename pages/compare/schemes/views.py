@@ -18,6 +18,7 @@ from quantcore.figures import AXES
 
 PROBLEM = "_sweep_problem"
 CHART, TABLE = "sw_chart", "sw_table"
+NAME = "Error of every scheme against its bits per element"  # of the chart
 MAPS = 6
 COLUMNS = [
     "name",
@@ -45,9 +46,9 @@ def picture(
     """
     drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme(), limit=limit)
     if live:
-        charts.draw(drawn, theme=None)
+        charts.draw(drawn, NAME)
         return
-    charts.clickable(drawn, CHART, tuple(frame["scheme"]), use)
+    charts.clickable(drawn, NAME, CHART, tuple(frame["scheme"]), use)
 
 
 def use(text: str) -> None:
@@ -156,4 +157,4 @@ def maps(tensor: PageTensor, frame: pd.DataFrame) -> None:
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     figure = cache.cached(tensor, f"error maps {list(results)} {theme()}", make)
-    charts.draw(figure, theme=None, key="sw_error_maps")
+    charts.draw(figure, "Errors of the chosen schemes", key="sw_error_maps")

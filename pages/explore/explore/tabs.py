@@ -64,13 +64,15 @@ def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ..
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
     whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
-    charts.draw(cache.cached(tensor, what, make), key="distribution_chart")
+    drawn = cache.cached(tensor, what, make)
+    charts.draw(drawn, "Histogram of x, with the values of the codes", key="distribution_chart")
 
 
 def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
     if result.scale.numel() > 1:  # of one scale, a chart says nothing that the table does not
         make = partial(figures.scales, result, theme=theme())
-        charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), key="scales_chart")
+        drawn = cache.cached(tensor, f"scales {result.scheme} {theme()}", make)
+        charts.draw(drawn, "Scale of every block", key="scales_chart")
     table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))
     st.dataframe(table, hide_index=True, column_config=tables.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.formats import views
+from pages.explore.formats import bits, views
 from pages.shared import charts, messages
 from pages.shared.charts import theme
 from pages.shared.page_frame import page_frame
@@ -22,7 +22,7 @@ with page_frame("Which numbers can a format hold?") as frame:
             value=views.DEFAULTS[views.X],
             format="%g",
             key=views.X,
-            on_change=views.follow,
+            on_change=bits.follow,
             width=150,
             bind="query-params",
         )
@@ -31,7 +31,7 @@ with page_frame("Which numbers can a format hold?") as frame:
             views.RULE,
             WORDS,
             accept_new_options=True,
-            on_change=views.follow,
+            on_change=bits.follow,
             width=200,
             help="stochastic rounds up with a probability equal to the fraction; for another seed, type "
             "stochastic_7.",
@@ -61,7 +61,7 @@ with page_frame("Which numbers can a format hold?") as frame:
     if not formats:
         messages.hint("Choose at least one format.")
     else:
-        chosen = views.code(code_place, formats, x, rule)
+        chosen = bits.draw(code_place, formats, x, rule)
         values = {name: views.values(fmt) for name, fmt in formats.items()}
         largest = {name: float(np.abs(numbers).max()) for name, numbers in values.items()}
         try:
@@ -76,7 +76,7 @@ with page_frame("Which numbers can a format hold?") as frame:
                 divide=largest if axis == "fraction" else None,
                 theme=theme(),
             )
-            charts.draw(line, key="fmt_chart")
+            charts.draw(line, "Values of each format on a number line", key="fmt_chart")
             views.table(formats, x, rule)
         except qc.QuantError as error:
             messages.error(str(error))

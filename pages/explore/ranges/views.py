@@ -236,6 +236,7 @@ def pictures(
         log = bool(st.session_state.get(_LOG))
         charts.draw(
             figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),
+            "Histogram of the elements, with the range of every method",
             key=CHART,
             on_select=partial(dragged, scheme.symmetric),
             selection_mode="box",
@@ -244,7 +245,8 @@ def pictures(
         st.toggle("Log counts", key=_LOG, help=help_, bind="query-params")
     with right:
         st.markdown("**Error of every range**")
-        charts.draw(figures.range_error(error, found, scheme.symmetric, theme=theme()), key="rng_curve")
+        drawn = figures.range_error(error, found, scheme.symmetric, theme=theme())
+        charts.draw(drawn, "Error of every range", key="rng_curve")
 
 
 def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
@@ -350,10 +352,10 @@ def trials(
     with left:
         st.markdown("**Elements and the range in use**")
         shown = figures.range_histogram(*bins, (), bounds, theme=theme())
-        charts.draw(shown, key="rng_histogram_searched")
+        charts.draw(shown, "Histogram of the elements, with the range in use", key="rng_histogram_searched")
     with right:
         st.markdown(f"**Trials of {messages.plain(curve.name)}**")
-        charts.draw(figures.search_error(curve, theme=theme()), key="rng_search")
+        charts.draw(figures.search_error(curve, theme=theme()), "Error of every trial", key="rng_search")
     sentences = [
         f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best "
         "trials."

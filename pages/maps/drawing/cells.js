@@ -1,6 +1,6 @@
 // The cells: their colors and numbers, on a canvas.
 
-const WIDTHS = { 0: 0.556, "-": 0.333, ".": 0.278 }, MARGIN = 0.2; // of a digit and of others, and of the cell's edges, over the size of type
+const WIDTHS = { 0: 0.556, "−": 0.5, ".": 0.278 }, MARGIN = 0.2; // of a digit and of others, and of the cell's edges, over the size of type
 const HIGH = 0.85;          // the size of type over the cell's height, at most
 const BASELINE = 0.35;      // of a number below the middle of its cell, over the size of type
 const SHADES = 1024;        // steps of a color scale; even, so that its middle is one of its colors
@@ -117,18 +117,19 @@ function inSight({ rows, columns, step, width, height }, f, most) {
   return cells;
 }
 
+const minus = (text) => text.replaceAll("-", "−");
+const fixed = (n) => (v) => (v === 0 ? "0" : minus(v.toFixed(n)));
+
 // Number formats for one map, most precise first; all cells get the same number of decimals
 function writers(name, values) {
-  if (name === "codes") return [String];
+  if (name === "codes") return [(v) => minus(String(v))];
   let most = 0;
   for (const v of values) if (Number.isFinite(v)) most = Math.max(most, Math.abs(v));
-  if (most && (most >= 1e5 || most < 1e-3)) return [1, 0].map((n) => (v) => (v === 0 ? "0" : v.toExponential(n).replace("e+", "e")));
+  if (most && (most >= 1e5 || most < 1e-3)) return [1, 0].map((n) => (v) => (v === 0 ? "0" : minus(v.toExponential(n).replace("e+", "e"))));
   const decimals = most >= 1000 ? 0 : most >= 100 ? 1 : most >= 1 ? 2 : most >= 0.1 ? 3 : most >= 0.01 ? 4 : 5;
-  const fixed = (n) => (v) => (v === 0 ? "0" : v.toFixed(n));
-  const short = (n) => (v) => (v === 0 ? "0" : v.toFixed(n).replace(/^(-?)0\./, "$1."));
-  // if that does not fit either, two digits: .75 and -1.6
-  const fewer = short(Math.max(0, decimals - 1)), digits = short(2);
-  return [fixed(decimals), short(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? digits(v) : fewer(v))];
+  // if that does not fit, a digit less; 0.75 is no wider than 11.6
+  const fewer = fixed(Math.max(0, decimals - 1));
+  return [fixed(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? fixed(2)(v) : fewer(v))];
 }
 
 // Width of a number over the size of its type, in a sans-serif with wide figures
@@ -142,7 +143,7 @@ function wide(text) {
 function asPrinted(name, values, cells) {
   if (name === "codes" || cells.some((n) => !(Math.abs(values[n]) < 1000))) return null;
   const rounded = (n) => Math.fround(Number(values[n].toFixed(2))) !== values[n];
-  return cells.some((n) => Math.abs(values[n]) >= 0.1) && cells.some(rounded) ? (v) => (v === 0 ? "0" : v.toFixed(4)) : null;
+  return cells.some((n) => Math.abs(values[n]) >= 0.1) && cells.some(rounded) ? fixed(4) : null;
 }
 
 // The most precise texts that fit into the cells, and the largest of these sizes in which they do; null if none does

@@ -104,7 +104,7 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
 
     figure = cache.cached_small(content, f"treemap {identity}", make)
     if st.session_state.get(_FAILED):
-        charts.draw(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
+        charts.draw(go.Figure(json.loads(figure)), "Treemap of the tensors", key="ck_treemap_chart")
     else:
         # for screen readers
         alt = f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}"

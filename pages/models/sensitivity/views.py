@@ -289,7 +289,7 @@ def sizes(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
         ring = None if chosen is None else (chosen.num_bytes, chosen.error)
         files = _file_types(found, error)
         figure = size_curve(curve.best, curve.uniform, ring, files=files, label=ERRORS[error], theme=theme())
-        charts.draw(figure, theme=None, key="sn_curve")
+        charts.draw(figure, "Error of the choices of every size", key="sn_curve")
         st.caption(
             "One scheme for all: weights that it does not fit, or that must have more bits, stay as they "
             "are stored." + _FILES * bool(files)

@@ -25,6 +25,7 @@ from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, sc
 from quantcore.wording import count
 
 CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
+NAME = "Error of each tensor"  # of the chart
 DRAWN = 2000  # circles in the chart
 LISTED = 100  # worst blocks, and remarks of each kind
 SCHEMES = 3  # pairs of schemes that are named
@@ -76,7 +77,8 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
     _why(found, known)
     rows = rows_of(known, chosen)
     if not rows.empty:
-        charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
+        targets = tuple(rows.head(DRAWN)["place"])
+        charts.clickable(_harm(rows, chosen), NAME, CHART, targets, _open)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
         what = "a bar, circle, row or block"
@@ -107,7 +109,7 @@ def _why(found: SharedComparison, known: Sequence[TensorResult]) -> None:
 def live(found: SharedComparison, chosen: Chosen) -> None:
     """Draw the harm of each tensor compared so far; clicks do nothing while the comparison is running."""
     rows = rows_of(found.results, chosen)
-    charts.draw(_harm(rows, chosen), theme=None, key=f"_cmp_live_{len(found.results)}")
+    charts.draw(_harm(rows, chosen), NAME, key=f"_cmp_live_{len(found.results)}")
 
 
 def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:

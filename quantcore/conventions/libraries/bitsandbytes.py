@@ -19,6 +19,7 @@ _BITSANDBYTES: dict[str, Any] = {
     "version": "0.50.2",
 }
 _BITSANDBYTES_OPS = "bitsandbytes/backends/default/ops.py"
+_CPU_OPS = "csrc/cpu_ops.cpp"
 PLACE = 10  # among the libraries, wherever they are listed
 RECORDS = (
     Convention.of(
@@ -37,6 +38,25 @@ RECORDS = (
         variants=own_dtype("value_dtype"),
         refused_dtypes=(
             ("float64", "Blockwise 4bit quantization only supports 16/32-bit floats, but got torch.float64"),
+        ),
+        **_BITSANDBYTES,
+    ),
+    Convention.of(
+        "bitsandbytes.blockwise",
+        call="quantize_blockwise -> dequantize_blockwise",
+        formats=("codebook",),
+        kernel="B",
+        # the library leaves NaN out of the maximum, on x86 alone; nobody is shown a range that ignores a NaN
+        bad_scale="nan",
+        sources=(
+            ("bad_scale", f"refused here; {_CPU_OPS}:605 skips NaN"),
+            ("kernel", f"{_CPU_OPS}:568-571, 618, 661"),
+            ("decoding", "bitsandbytes/backends/cpu/ops.py:119"),
+        ),
+        limits=(FLAT,),
+        variants=own_dtype("value_dtype"),
+        refused_dtypes=(
+            ("float64", "Blockwise quantization only supports 16/32-bit floats, but got torch.float64"),
         ),
         **_BITSANDBYTES,
     ),

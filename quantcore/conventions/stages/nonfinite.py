@@ -38,7 +38,8 @@ def _nan(facts: SchemeFacts) -> str:
         return f"NaN becomes {decimal(rules.nan_replacement)} with the sign of the NaN"
     code = int(fmt.encode(math.nan))
     value = float(fmt.decode(torch.tensor(code)))
-    return "NaN stays NaN" if math.isnan(value) else f"NaN becomes code {code} (value {decimal(value)})"
+    becomes = f"{facts.nan} becomes code {code} (value {decimal(value)})"
+    return "NaN stays NaN" if math.isnan(value) else becomes
 
 
 def _nan_matters(facts: SchemeFacts) -> bool:

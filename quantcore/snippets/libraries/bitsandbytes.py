@@ -12,6 +12,12 @@ codes = torch.stack([packed >> 4, packed & 15], 1).flatten()  # upper four bits 
 codes = codes[:x.numel()].reshape(x.shape)
 scale = state.absmax
 """
+_BLOCKWISE = """
+from bitsandbytes.functional import quantize_blockwise
+
+codes, state = quantize_blockwise(x, blocksize={{ granularity.size }})
+scale = state.absmax
+"""
 _VECTORWISE = """
 from bitsandbytes.functional import int8_vectorwise_quant
 
@@ -26,6 +32,11 @@ def four_bits(result: Quantized) -> Recipe:
     return Recipe(write(_FOUR_BITS, result, quant_type=quant_type), ("scale",))
 
 
+def blockwise(result: Quantized) -> Recipe:
+    """Write quantize_blockwise, with the library's own table."""
+    return Recipe(write(_BLOCKWISE, result), ("scale",))
+
+
 def vectorwise(result: Quantized) -> Recipe:
     """Write int8_vectorwise_quant; it returns max|x| of each row, not a scale."""
     return Recipe(write(_VECTORWISE, result), ())
@@ -33,5 +44,6 @@ def vectorwise(result: Quantized) -> Recipe:
 
 CALLS = {
     "bitsandbytes.4bit": Call(four_bits, sizes=tuple(2**n for n in range(5, 13))),
+    "bitsandbytes.blockwise": Call(blockwise, sizes=tuple(2**n for n in range(5, 13))),
     "bitsandbytes.int8_vectorwise": Call(vectorwise),
 }

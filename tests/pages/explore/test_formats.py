@@ -11,7 +11,8 @@ from places import ROOT
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.explore.formats import views as format_bits
+from pages.explore.formats import bits as format_bits
+from pages.explore.formats import views
 
 PAGE = str(ROOT / "pages" / "explore" / "formats" / "page.py")
 
@@ -30,8 +31,8 @@ def table(at: AppTest) -> Any:
 
 
 def test_every_format_with_a_name_can_be_shown() -> None:
-    for start in range(0, len(format_bits.NAMES), 12):
-        names = format_bits.NAMES[start : start + 12]
+    for start in range(0, len(views.NAMES), 12):
+        names = views.NAMES[start : start + 12]
         at = opened(fmt_shown=names)
         assert not at.error
         assert list(table(at).index) == names
@@ -74,8 +75,8 @@ def test_how_a_number_rounds() -> None:
 def test_codes_are_bits() -> None:
     """Each value's bits are its code; for integers, in two's complement."""
     for fmt in (qc.INT4, qc.UINT4, qc.FLOATS["e2m1"]):
-        for value in format_bits.values(fmt):
-            rounded, bits, note = format_bits.rounds(fmt, float(value), "half_even")
+        for value in views.values(fmt):
+            rounded, bits, note = views.rounds(fmt, float(value), "half_even")
             assert rounded == value
             assert note == ""
             code = int(bits, 2)
@@ -140,15 +141,45 @@ def test_every_code_has_bits_and_a_meaning() -> None:
             if isinstance(fmt, qc.IntFormat):
                 assert eval(formula.partition(" = ")[0]) == value
                 assert format_bits.grouped(fmt, code) == f"{int(value) % (1 << fmt.bits):0{fmt.bits}b}"
-        assert held == set(map(float, format_bits.values(fmt)))
+        assert held == set(map(float, views.values(fmt)))
 
 
 def test_the_bits_follow_the_number_to_round() -> None:
     at = opened()
     at = at.number_input(key="fmt_x").set_value(-3.4).run()
-    code, digits = format_bits.rounds(qc.FLOATS["e4m3fn"], -3.4, "half_even")[:2]
+    code, digits = views.rounds(qc.FLOATS["e4m3fn"], -3.4, "half_even")[:2]
     assert code == -3.5
     assert [bit.name in at.session_state["fmt_bits"] for bit in format_bits.bits_of(qc.FLOATS["e4m3fn"])] == [d == "1" for d in digits]
     at = at.selectbox(key="fmt_code").set_value("int4").run()
     assert at.session_state["fmt_bits"] == ["B3", "B2", "B0"]  # -8 + 4 + 1
-    assert any(">-3<" in e.proto.body for e in at.get("html"))
+    assert shown(at) == ("-3", 0b1101)
+
+
+def shown(at: AppTest) -> tuple[str, int]:
+    """The value and the code in their fields."""
+    (code,) = (field for field in at.number_input if field.label == "Code")
+    return typed(at).value, code.value
+
+
+def typed(at: AppTest) -> Any:
+    (value,) = (field for field in at.text_input if field.label == "Value")
+    return value
+
+
+def test_bits_follow_a_typed_value_and_a_typed_code() -> None:
+    at = opened()
+    for text, value, code in (("-2,6", "-2.5", 0b11000010), ("1e9", "448", 0x7E), ("nan", "nan", 0x7F), ("0.5", "0.5", 0b110000)):
+        at = typed(at).set_value(text).run()
+        assert shown(at) == (value, code), text
+        bits = format_bits.bits_of(qc.FLOATS["e4m3fn"])
+        assert at.session_state["fmt_bits"] == [bit.name for bit, digit in zip(bits, f"{code:08b}", strict=True) if digit == "1"]
+    assert at.number_input(key="fmt_x").value == 0.5  # so that the line shows what it rounds to
+    (code,) = (field for field in at.number_input if field.label == "Code")
+    assert shown(code.set_value(0b11000010).run()) == ("-2.5", 0b11000010)
+
+
+@for_each(("text", "words"), [("one", "'one' is not a number"), ("-inf", "e4m3fn has no infinity"), ("", "'' is not a number")])
+def test_a_value_that_the_format_lacks_is_refused(text: str, words: str) -> None:
+    at = typed(opened()).set_value(text).run()
+    assert words in at.error[0].value.replace("\\", "")
+    assert shown(at) == ("2.5", 66)

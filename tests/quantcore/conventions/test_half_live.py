@@ -329,6 +329,21 @@ def test_bitsandbytes(dtype, kind):
     assert torch.equal(result.params.high, state.absmax)
 
 
+@for_each("dtype", [torch.float32, *HALF])
+@for_each("size", [64, 256])
+def test_bitsandbytes_blockwise(dtype, size):
+    """Also in float32, with each float32 beside a midpoint of the library's grid, blocks of 0 and a shorter last one."""
+    functional = pytest.importorskip("bitsandbytes.functional")
+    points = torch.arange(65536).double() / 32767.5 - 1
+    middle = ((points[1:] + points[:-1]) / 2).float()
+    x = torch.cat([middle, middle.nextafter(torch.tensor(2.0)), middle.nextafter(torch.tensor(-2.0))]).to(dtype)
+    x[::size] = 1
+    x = torch.cat([x, torch.zeros(2 * size).to(dtype), rows(dtype).flatten()[: 4000 * 16 + 7]])
+    codes, state = functional.quantize_blockwise(x, blocksize=size)
+    result = ours(x, f"dynamic8 symmetric per_flat_group({size}) bitsandbytes.blockwise")
+    check(result, state.absmax, codes, functional.dequantize_blockwise(codes, state))
+
+
 @for_each("dtype", [torch.float32, torch.float16])
 @for_each("bits", [2, 4, 8])
 @for_each("kind", ["symmetric", "asymmetric"])

@@ -114,6 +114,7 @@ NOT_RECORDED = AS_BYTES | {
     "torchao.int4_g128",
     "torchao.int8",
     "torchao.tinygemm_g128",  # in test_half_live.py
+    "bitsandbytes.blockwise",  # in test_half_live.py
     "gptq_like.int4_g128",
     "hqq.linear_4bit",
     "torch.quantized_decomposed.int8",

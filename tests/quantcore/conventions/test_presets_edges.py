@@ -14,7 +14,7 @@ each_preset = for_each("preset", qc.PRESETS)
 SHAPE = (64, 256)
 ODD_SHAPES = [(1, 1), (5,), (3, 33), (2, 100), (2, 3, 31)]
 # families that allow a short last block; others refuse sizes that their blocks do not divide
-SHORT_BLOCKS = ("bitsandbytes.nf4", "bitsandbytes.fp4", "microxcaling.")
+SHORT_BLOCKS = ("bitsandbytes.nf4", "bitsandbytes.fp4", "bitsandbytes.blockwise", "microxcaling.")
 SEARCHED = [name for name, scheme in qc.PRESETS.items() if isinstance(scheme.range_setting, Search)]
 PER_TENSOR = ("torchao.fp8", "compressed_tensors.fp8")
 ROWS_OF_ANY_SHAPE = ("quanto.qfloat8", "torch.quantized_decomposed")
@@ -87,6 +87,7 @@ MOVING = (
     *("torchao.nf4", "bitsandbytes.int8_vectorwise", "gptq_like.int4_g128", "quanto.qint4_g128.zeropoint"),
     "onnxruntime.uint4_g32",
     "torchao.tinygemm_g128",
+    "bitsandbytes.blockwise",  # the nearest point of a grid is taken first
 )
 # with the scale max|x| / 7.5, the largest code 7 is less than max|x|, so the range shrinks each time
 SHRINKING = (

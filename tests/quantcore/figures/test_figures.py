@@ -61,11 +61,19 @@ def test_maps_show_the_result(shape, scheme):
 
 
 @pytest.mark.parametrize(
-    ("x", "low", "high"), [([-1, 3], -3, 3), ([-4, 3], -4, 4), ([2, 5], 2, 5), ([-5, -2], -5, -2)]
+    ("x", "low", "high"),
+    [([-1, 3], -3, 3), ([-4, 3], -4, 4), ([2, 5], 0, 5), ([-5, -2], -5, 0), ([3, 5], 3, 5), ([-5, -3], -5, -3)],
 )
 def test_values_are_centred_where_both_signs_occur(x, low, high):
     original = figures.maps(qc.apply(x, qc.Scheme(range_setting=qc.Given(1.0)))).data[0]
     assert (original.zmin, original.zmax) == (low, high)
+    if low * high <= 0:  # a sign has its colors, and 0 the neutral one, whatever else there is
+        colors = [[2 * at - 1, color] for at, color in figures.palette("diverging")]
+        top = max(-low, high)
+        shown = [[(low + at * (high - low)) / top, color] for at, color in original.colorscale]
+        expected = [c for c in colors if low / top <= c[0] <= high / top]
+        assert [color for _, color in shown] == [color for _, color in expected]
+        assert np.allclose([at for at, _ in shown], [at for at, _ in expected])
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -5.0])

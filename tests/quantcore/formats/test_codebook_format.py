@@ -34,7 +34,9 @@ HARD = {
     "seventeen": CodebookFormat(tuple(float(v) for v in range(17))),
     "log2_8": powers_of_two(8),
 }
-ALL = {**CODEBOOKS, **HARD}
+# one that does not take the nearest value is tested with the library, and here with a rule that does
+NEAREST = {n: dataclasses.replace(book, tie="lower") if book.tie == "grid" else book for n, book in CODEBOOKS.items()}
+ALL = {**NEAREST, **HARD}
 
 
 def normalised(case):
@@ -81,9 +83,8 @@ def test_tables_as_their_sources_print_them():
         assert read_codebook(f"log2_{bits}") == powers_of_two(bits)
     ties = {name: book.tie for name, book in CODEBOOKS.items() if book.tie != "lower"}
     away = dict.fromkeys(("ternary", "log2_3", "log2_4"), "away")
-    assert (
-        ties == {"nf4_torchao": "first", "mxfp4_gguf": "first", "iq4_nl": "upper", "binary": "upper"} | away
-    )
+    first, upper = dict.fromkeys(("nf4_torchao", "mxfp4_gguf"), "first"), {"iq4_nl": "upper", "binary": "upper"}
+    assert ties == first | upper | away | {"dynamic8": "grid"}
 
 
 def near_ties(fmt):
@@ -152,6 +153,17 @@ def test_nothing_is_nearer(name):
     assert (chosen <= nearest + slack).all()
 
 
+def test_on_a_grid_the_nearest_point_is_taken_first():
+    """That is half of a step away, so no other value is nearer by more than a step, 2 / 65535; 0 lies between two points, and its own code is never used."""
+    fmt, x = CODEBOOKS["dynamic8"], near_ties(ALL["dynamic8"])
+    x = x[np.abs(x) <= 1]
+    off = [np.abs(fmt.decode(book.encode(x)).double().numpy() - x) for book in (fmt, NEAREST["dynamic8"])]
+    assert (off[0] <= off[1] + 2.001 / 65535).all()
+    assert (off[0] > off[1]).any()
+    assert fmt.encode([0.0]).item() == 131  # and 127 is that of 0
+    assert fmt.encode([math.nan, math.inf, -math.inf]).tolist() == [0, 255, 0]
+
+
 def test_equal_values_divide_what_lies_about_them():
     """bitsandbytes' FP4 has 0 twice: values above 0 get code 8, values below 0 and 0 itself get code 0."""
     x = torch.tensor([1e-30, 0.0, -0.0, -1e-30])
@@ -174,6 +186,7 @@ def test_facts():
         "nf4": (4, 16, 16, 1.0, 0, 15),
         "nf4_torchao": (4, 16, 16, 1.0, 0, 15),
         "fp4_bitsandbytes": (4, 16, 15, 1.0, 0, 15),
+        "dynamic8": (8, 256, 256, 1.0, 0, 255),
         "iq4_nl": (4, 16, 16, 127.0, 0, 15),
         "mxfp4_gguf": (4, 16, 15, 12.0, 0, 15),
         "ternary": (2, 3, 3, 1.0, 0, 2),

@@ -13,6 +13,7 @@ from parts import some
 import quantcore as qc
 
 FORMATS = {**{n: f for n, f in qc.FLOATS.items() if n != "e8m0"}, **qc.CODEBOOKS}
+FORMATS["dynamic8"] = qc.parse_format("dynamic8(tie=lower)")  # its own rule does not take the nearest
 FORMATS["float(3,2)"] = qc.parse_format("float(3,2)")
 FORMATS["unsorted"] = qc.CodebookFormat((0.5, -1.0, 0.0, 0.5, 2.0))
 RNG = np.random.default_rng(11)

@@ -107,6 +107,7 @@ OTHERS = [
     ("compressed_tensors.nvfp4", {}, (16,)),
     ("bitsandbytes.nf4", {"granularity": qc.PerFlatGroup(32)}, (7, 11)),
     ("bitsandbytes.fp4", {"granularity": qc.PerFlatGroup(4096)}, (3, 1)),
+    ("bitsandbytes.blockwise", {"granularity": qc.PerFlatGroup(64)}, (7, 11)),
     ("gguf.Q5_1", {}, (2, 3, 32)),
 ]  # fmt: skip
 
