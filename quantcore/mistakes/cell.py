@@ -125,6 +125,14 @@ class Cell:
         return float(torch.tensor(self.t.low, dtype=precision) / torch.tensor(scale, dtype=precision))
 
     @property
+    def divisor(self) -> float:
+        """What max|x| of the block is divided by, in half steps; 0 if that does not give the scale."""
+        if not self.symmetric or not self.t.scale or self.t.high != self.size:
+            return 0.0
+        found = round(2 * self.size / self.t.scale) / 2
+        return found if found and math.isclose(self.size / found, self.t.scale, rel_tol=1e-5) else 0.0
+
+    @property
     def how_zero_point(self) -> str:
         """How the zero point is computed, if there are ``steps``."""
         return f"It is qmin - round(low / s) = {self.fmt.qmin} - round({before_rounding(self.steps)})."

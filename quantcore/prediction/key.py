@@ -92,19 +92,19 @@ class NumberKey:
             yield from self._wrong(text, value)
 
     def _wrong(self, text: str, value: Decimal) -> Iterator[Mark]:
-        if self.digits and self._rounds_to(value):
-            more = f"Correct as far as it goes; give {self.digits} significant digits."
-            yield Mark(text, "too few digits", more, self.right)
-            return
-        told = set()
+        is_short = bool(self.digits) and self._rounds_to(value)
+        found = dict[str, Mark]()
         for known in self.wrong:
             given = MISTAKES[known.mistake].in_answers if known.mistake in MISTAKES else None
-            if given and known.sentence not in told and self._gives(value, known.value):
-                told.add(known.sentence)
-                yield Mark(text, given.kind, known.sentence, self.right, known.mistake)
-        if told:
-            return
-        if not self.digits and not self.tolerance and abs(value - Decimal(self.right)) == 1:
+            if given and self._gives(value, Fraction(known.value), exactly=is_short):
+                mark = Mark(text, given.kind, known.sentence, self.right, known.mistake)
+                found.setdefault(known.sentence, mark)
+        if found:
+            yield from found.values()
+        elif is_short:
+            more = f"Correct as far as it goes; give {self.digits} significant digits."
+            yield Mark(text, "too few digits", more, self.right)
+        elif not self.digits and not self.tolerance and abs(value - Decimal(self.right)) == 1:
             off = "high" if value > Decimal(self.right) else "low"
             yield Mark(text, "off by one", f"Too {off} by one. {self.how}".strip(), self.right)
         else:
@@ -117,10 +117,10 @@ class NumberKey:
             most = unit(value, self.digits) / 2 if self.digits else Fraction(0)
         return abs(Fraction(typed) - value) <= most + slack
 
-    def _gives(self, typed: Decimal, known: str) -> bool:
-        """Tell whether a mistake that gives ``known`` explains what was typed."""
-        value = Fraction(known)
-        return self._near(typed, value, SLACK * abs(value) if self.digits else Fraction(0))
+    def _gives(self, typed: Decimal, known: Fraction, exactly: bool) -> bool:
+        """Tell whether a mistake that gives ``known`` explains what was typed; ``exactly``: unrounded."""
+        slack = SLACK * abs(known) if self.digits else Fraction(0)
+        return abs(Fraction(typed) - known) <= slack if exactly else self._near(typed, known, slack)
 
     def _rounds_to(self, typed: Decimal) -> bool:
         """Whether it has fewer digits than asked for, and a right number rounds to it."""

@@ -34,7 +34,7 @@ def mark(result: Quantized, asked: str, places: Sequence[Place], typed: Sequence
     """Mark what was typed as numbers of elements, or as scales or zero points of blocks.
 
     Where several wrong steps give the same answer, the one that explains the most answers is named. Answers
-    that stand in each other's place, and that nothing else explains, are called swapped.
+    that stand in each other's place are called swapped, if no one mistake explains both.
 
     Args:
         asked: a key of `ASKED`: "codes", "dequantized", "error" (``places`` are elements), "scale",
@@ -59,9 +59,9 @@ def swapped(marks: Sequence[Mark]) -> list[Mark]:
     """Return the marks, in which two wrong answers that are each other's right ones are called swapped."""
     found = list(marks)
     for (i, first), (j, other) in permutations(enumerate(marks), 2):
-        is_unexplained = {first.kind, other.kind} <= {"wrong", "off by one"}
+        is_one_habit = first.mistake != "" and first.kind == other.kind  # both signs wrong, for example
         given = first.typed.strip(), other.typed.strip()
-        if is_unexplained and first.answer != other.answer and given == (other.answer, first.answer):
+        if not is_one_habit and first.answer != other.answer and given == (other.answer, first.answer):
             sentence = f"Answers {min(i, j) + 1} and {max(i, j) + 1} stand in each other's place."
             found[i] = Mark(first.typed, "swapped", sentence, first.answer)
     return found

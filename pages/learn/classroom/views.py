@@ -18,13 +18,12 @@ from pages.serving.classroom import Board, Question, Round, Tally, TensorPart
 from pages.shared.lesson_plan import numbered, step_key, step_words
 from pages.shared.state.sharing import qr
 from quantcore.mistakes import MISTAKES
-from quantcore.prediction import NumberKey, as_typed
+from quantcore.prediction import as_typed
 from quantcore.wording import count
 
 FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown in larger type
 SHOWN = 4  # wrong numbers per field
 NO_MISTAKE = "no known mistake"
-UNEXPLAINED = ("wrong",)  # the kind of marks that names no mistake
 Writer = Callable[[Sequence[Tally], str], str]  # of a file
 
 
@@ -84,14 +83,16 @@ class Result(NamedTuple):
 def results(tally: Tally) -> list[Result]:
     """Return the answers of a round, number by number."""
     question = tally.round.question
+    every = zip(question.fields, question.keys, tally.counts, strict=True)
     return [
-        Result(name, question.said(key.right), key.how, *_counted(question, key, counts), tally.answered)
-        for name, key, counts in zip(question.fields, question.keys, tally.counts, strict=True)
+        Result(name, question.said(key.right), key.how, *_counted(question, i, counts), tally.answered)
+        for i, (name, key, counts) in enumerate(every)
     ]
 
 
-def _counted(question: Question, key: NumberKey, counts: Counter[str]) -> tuple[tuple[WrongAnswer, ...], int]:
+def _counted(question: Question, field: int, counts: Counter[str]) -> tuple[tuple[WrongAnswer, ...], int]:
     """Return the wrong answers, and how many are right; numbers that are equal as rounded are one answer."""
+    key = question.keys[field]
     right, found = 0, dict[str, tuple[int, dict[str, Why]]]()
     for value, students in counts.items():
         marks = key.marks(value)
@@ -100,12 +101,23 @@ def _counted(question: Question, key: NumberKey, counts: Counter[str]) -> tuple[
             continue
         shown = question.said(as_typed(Fraction(value), key.digits) if key.digits else value)
         before, why = found.get(shown, (0, {}))
-        whys = {m.sentence: Why(m.mistake, m.kind, m.sentence) for m in marks if m.kind not in UNEXPLAINED}
+        whys = {each.sentence: each for each in reasons(question, field, value)}
         found[shown] = before + students, why | whys
     wrong = [WrongAnswer(value, many, tuple(why.values())) for value, (many, why) in found.items()]
     # of equally frequent numbers the explained first, then the smaller
     wrong.sort(key=lambda each: (-each.students, not each.why, _order(each.value)))
     return tuple(wrong), right
+
+
+def reasons(question: Question, field: int, value: str) -> list[Why]:
+    """Return what explains a wrong answer to one of a question's numbers, the likeliest first."""
+    key = question.keys[field]
+    marks = [mark for mark in key.marks(value) if mark.kind != "wrong"]
+    if not any(mark.mistake for mark in marks):
+        for name, other in zip(question.fields, question.keys, strict=True):
+            if other is not key and other.right != key.right and other.right == value:
+                return [Why("", "swapped", f"That is the answer to {name}.")]
+    return [Why(mark.mistake, mark.kind, mark.sentence.removesuffix(key.how).strip()) for mark in marks]
 
 
 def _order(value: str) -> tuple[float, str]:
