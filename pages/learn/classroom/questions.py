@@ -64,7 +64,7 @@ def ask_about(
     facts += [f"{DIGITS[asked]} significant digits"] if DIGITS[asked] else []
     key = _prompt_key(asked, len(places), result.scale.numel() == 1)
     return Question(
-        PROMPTS[key],
+        PROMPTS[key].en,
         " · ".join(facts),
         tuple(_name(result, asked, t, [] if one else more) for t, more in zip(traces, given, strict=True)),
         tuple(number_key(result, asked, place, for_class=True) for place in places),

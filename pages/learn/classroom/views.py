@@ -95,29 +95,18 @@ def _counted(question: Question, field: int, counts: Counter[str]) -> tuple[tupl
     key = question.keys[field]
     right, found = 0, dict[str, tuple[int, dict[str, Why]]]()
     for value, students in counts.items():
-        marks = key.marks(value)
-        if marks[0].right:
+        marks = question.reasons(field, value)
+        if not marks:
             right += students
             continue
         shown = question.said(as_typed(Fraction(value), key.digits) if key.digits else value)
         before, why = found.get(shown, (0, {}))
-        whys = {each.sentence: each for each in reasons(question, field, value)}
+        whys = {m.sentence: Why(m.mistake, m.kind, m.sentence) for m in marks if m.kind != "wrong"}
         found[shown] = before + students, why | whys
     wrong = [WrongAnswer(value, many, tuple(why.values())) for value, (many, why) in found.items()]
     # of equally frequent numbers the explained first, then the smaller
     wrong.sort(key=lambda each: (-each.students, not each.why, _order(each.value)))
     return tuple(wrong), right
-
-
-def reasons(question: Question, field: int, value: str) -> list[Why]:
-    """Return what explains a wrong answer to one of a question's numbers, the likeliest first."""
-    key = question.keys[field]
-    marks = [mark for mark in key.marks(value) if mark.kind != "wrong"]
-    if not any(mark.mistake for mark in marks):
-        for name, other in zip(question.fields, question.keys, strict=True):
-            if other is not key and other.right != key.right and other.right == value:
-                return [Why("", "swapped", f"That is the answer to {name}.")]
-    return [Why(mark.mistake, mark.kind, mark.sentence.removesuffix(key.how).strip()) for mark in marks]
 
 
 def _order(value: str) -> tuple[float, str]:

@@ -3,14 +3,14 @@
 import json
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Self
 
 from pages.serving.classroom import stored
 from pages.serving.classroom.stored import TensorPart
 from quantcore.errors import QuantError
-from quantcore.prediction import NumberKey
+from quantcore.prediction import Mark, NumberKey
 
 MOST_FIELDS, MOST_TYPED = 8, 12  # answers to one question, and characters of one
 MOST_CHOICES = 6
@@ -122,6 +122,21 @@ class Question:
     def said(self, answer: str) -> str:
         """Return an answer as people read it: a number, or a choice with its letter."""
         return f"{letter(int(answer))}: {self.choices[int(answer)]}" if self.choices else answer
+
+    def reasons(self, field: int, answer: str) -> list[Mark]:
+        """Return what explains an answer, the likeliest first; nothing if it is right.
+
+        The sentences leave out the arithmetic of the right number, which the key has.
+        """
+        key = self.keys[field]
+        marks = key.marks(answer)
+        if marks[0].right:
+            return []
+        if not any(mark.mistake for mark in marks):
+            for name, other in zip(self.fields, self.keys, strict=True):
+                if other.right == answer != key.right:
+                    return [Mark(answer, "swapped", f"That is the answer to {name}.", key.right)]
+        return [replace(mark, sentence=mark.sentence.removesuffix(key.how).strip()) for mark in marks]
 
     def to_json(self) -> dict[str, Any]:
         """Return the question as it is stored, without what has its default."""
