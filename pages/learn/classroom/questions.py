@@ -7,6 +7,7 @@ can be explained without the tensor.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from itertools import islice, product
 
@@ -84,8 +85,9 @@ def as_choice(question: Question) -> Question:
         raise qc.QuantError(f"This question asks for {len(question.keys)} numbers; choose one element.")
     (key,) = question.keys
     found: dict[str, list[KnownWrong]] = {key.right: []}
+    digits = key.digits and max(key.digits, len(Decimal(key.right).as_tuple().digits))
     for known in key.wrong:
-        text = as_typed(Fraction(known.value), key.digits)
+        text = as_typed(Fraction(known.value), digits)
         if text in found or (len(found) < CHOICES and not key.marks(text)[0].right):
             found.setdefault(text, []).append(known)
     if len(found) < 2:
