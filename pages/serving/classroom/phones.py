@@ -43,8 +43,8 @@ PATH = "class"
 MOST_REASONS = 2  # for one answer
 MOST_BYTES = 1024  # of what is sent to a route
 SECONDS = 5.0  # until a thread is free
-_PAGE = (Path(__file__).parent / "student.html").read_text("utf-8")
-_PAGE = _PAGE.replace("{{languages}}", words.in_every_language()).encode()
+_TEMPLATE = (Path(__file__).parent / "student.html").read_text("utf-8")
+_PAGE = _TEMPLATE.replace("{{languages}}", words.in_every_language()).encode()
 _HEADERS = {POLICY.decode(): content_security_policy(_PAGE).decode(), "cache-control": "no-cache"}
 _Content = dict[str, Any]
 
