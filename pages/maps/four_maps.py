@@ -17,6 +17,7 @@ from pages.shared.state.selection import PageTensor
 from quantcore.analysis import View
 from quantcore.diagnosis import Box
 
+KEY = "maps"
 ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
 # Keys of the controls, also parameters of the link
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
@@ -86,7 +87,7 @@ def draw(
         return
     with place:
         following = live.offer(maps, current or selection.get()) if beside else None
-        component.four_maps(picture, key="maps", on_pick=pick, on_region=region, live=following)
+        component.four_maps(picture, key=KEY, on_pick=pick, on_region=region, live=following)
 
 
 def _chosen(shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -98,9 +99,10 @@ def _chosen(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def pick(index: tuple[int, ...]) -> None:
-    """Choose an element and open its arithmetic (a callback)."""
+    """Choose an element and open its arithmetic, unless that stands beside the maps (a callback)."""
     st.session_state["cell"] = index_text(index)
-    st.session_state["tab"] = ARITHMETIC
+    if len(st.session_state[KEY].picked) == 2:
+        st.session_state["tab"] = ARITHMETIC
 
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:

@@ -6,7 +6,7 @@ const instances = new WeakMap();
 
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
-  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, docked: 0, pinned: null, answers: new Map(), tall: 0, drawing: Promise.resolve() };
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, pinned: null, answers: new Map(), tall: 0, drawing: Promise.resolve() };
   // the size of the window and the sidebar and the content above the maps determine their size
   state.refit = () => {
     if (state.data && root.clientWidth && placed(state, place(state)) !== state.placed) draw(state);
