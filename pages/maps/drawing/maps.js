@@ -42,6 +42,8 @@ function take(state, data) {
     state.values = Object.fromEntries(data.maps.map((name) => [name, elementsOf(state, name)[name]]));
     // when two results are compared: |this error| - |the other's|
     state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
+    state.rms = arrays.rms;
+    if (state.rms) state.values.error = state.rms;
     if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
   }
   if (state.coloursOf !== colours) {
