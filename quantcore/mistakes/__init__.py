@@ -8,8 +8,9 @@ tensor and find the wrong cells.
 2
 """
 
-from quantcore.mistakes.answers import Answer, answers, right, traced, wrong
+from quantcore.mistakes.answers import OF_BLOCKS, Answer, answers, right, traced, wrong
 from quantcore.mistakes.catalogue import CASES, IN_CODES, IN_SOURCE, MISTAKES
+from quantcore.mistakes.cell import Cell
 from quantcore.mistakes.changed import Kinds, codes_of_values, program_of
 from quantcore.mistakes.lesson import Outcome, OutcomePair, SourceLine, compare, lines, run
 from quantcore.mistakes.record import STAGES, InCodes, InSource, Mistake, Stage, WorkedCase

@@ -16,6 +16,7 @@ from quantcore.granularity import PER_TENSOR, block_bounds
 from quantcore.numerics import before_rounding
 from quantcore.qparams import choose_qparams, wrap
 from quantcore.quantization import Quantized
+from quantcore.scheme import storage
 from quantcore.tracing import Trace, number
 
 MAX_BLOCKS = 4096  # blocks whose parameters are tried in place of the right one's
@@ -124,6 +125,14 @@ class Cell:
         return float(torch.tensor(self.t.low, dtype=precision) / torch.tensor(scale, dtype=precision))
 
     @property
+    def divisor(self) -> float:
+        """What max|x| of the block is divided by, in half steps; 0 if that does not give the scale."""
+        if not self.symmetric or not self.t.scale or self.t.high != self.size:
+            return 0.0
+        found = round(2 * self.size / self.t.scale) / 2
+        return found if found and math.isclose(self.size / found, self.t.scale, rel_tol=1e-5) else 0.0
+
+    @property
     def how_zero_point(self) -> str:
         """How the zero point is computed, if there are ``steps``."""
         return f"It is qmin - round(low / s) = {self.fmt.qmin} - round({before_rounding(self.steps)})."
@@ -136,6 +145,12 @@ class Cell:
         except QuantError:  # the library or the range setting does not support it
             return
         yield float(scale.flatten()[0])
+
+    @property
+    def bits_without_zero_points(self) -> float:
+        """The bits per element of the tensor if zero points took no room."""
+        found = storage(self.result.scheme, tuple(self.result.x.shape))
+        return (found.codes + found.scales) / found.elements
 
     def blocks(self) -> Iterator[tuple[tuple[int, ...], float, float]]:
         """Yield position, scale and zero point of each block, the nearest first; none of too many."""

@@ -25,8 +25,9 @@ class InAnswers:
     """A wrong answer that somebody gives who computes one number.
 
     ``kind``: what it is called ("rounding"); ``rank``: where several mistakes explain an answer, the lowest
-    is named. ``code``, ``scale``, ``zero_point``: what the mistake gives for a cell; the sentences on a scale
-    are followed by how it is computed.
+    is named. ``code``, ``scale``, ``zero_point``, ``value`` (x̂), ``error``, ``bits`` (per element): what the
+    mistake gives for a cell; the sentences on a scale are followed by how it is computed. A mistake in the
+    code gives a value and an error too.
     """
 
     kind: str
@@ -34,6 +35,9 @@ class InAnswers:
     code: Callable[[Cell], Values] = lambda cell: ()
     scale: Callable[[Cell], Values] = lambda cell: ()
     zero_point: Callable[[Cell], Values] = lambda cell: ()
+    value: Callable[[Cell], Values] = lambda cell: ()
+    error: Callable[[Cell], Values] = lambda cell: ()
+    bits: Callable[[Cell], Values] = lambda cell: ()
 
 
 @dataclass(frozen=True, eq=False)

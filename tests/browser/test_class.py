@@ -12,14 +12,14 @@ from page_rest import at_rest
 from playwright.sync_api import expect
 
 from pages.learn.classroom import controls
-from pages.learn.classroom.questions import AnswerKey
 from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.classroom.store import BOUNCE
+from quantcore.prediction import NumberKey
 
 FIELDS = ("x = 0.3", "x = -1.25", "x = 12.5", "x = 100", "x = -0.75", "x = 3")
 ASKED = Question("Which codes do these 6 values get?", "int4: codes -8 to 7 · symmetric · scale 0.5 · zero point 0",
-                 FIELDS, ("1", "-2", "7", "7", "-2", "6"))  # fmt: skip
-SCRIPT = Question("<img src=x onerror=alert(1)>", "<b>bold</b>", ("<i>x</i>",), ("0.5",), 3)
+                 FIELDS, tuple(map(NumberKey, ("1", "-2", "7", "7", "-2", "6"))))  # fmt: skip
+SCRIPT = Question("<img src=x onerror=alert(1)>", "<b>bold</b>", ("<i>x</i>",), (NumberKey("0.5", 3),))
 # what is cut off at the window's edges, and whether the page can be scrolled
 OVERFLOWS = """() => {
     const main = document.querySelector("[data-testid=stMain]"), wide = document.documentElement.clientWidth;
@@ -126,7 +126,7 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.expect_shown("2 joined")
     presenter.press("PageDown", "Reveal")
     anna.answer(*first.right)
-    wrong = AnswerKey.of(first).fields[1].wrong[0]
+    wrong = first.keys[1].wrong[0]
     ben.answer(first.right[0], wrong[0])
     presenter.expect_shown("2 of 2 answered · open")
     presenter.press(" ", "next question")
@@ -150,9 +150,8 @@ def test_twelve_phones_and_a_projector(
         presenter.press("PageDown", "Reveal")
         given = []
         for i, student in enumerate(students):
-            fields = zip(AnswerKey.of(question).fields, question.right, strict=True)
-            typed = [f.wrong[i % len(f.wrong)][0] if i % 3 and f.wrong else right for f, right in fields]
-            given.append([text[:12] for text in typed])
+            typed = [key.wrong[i % len(key.wrong)].value if i % 3 and key.wrong else key.right for key in question.keys]
+            given.append([text[:12].removesuffix(".0") for text in typed])
             if not i % 4:
                 student.page.reload()
             student.answer(*given[-1])

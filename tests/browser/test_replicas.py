@@ -25,6 +25,7 @@ from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.settings import Settings
 from pages.serving.tensor_store import store as tensor_store
 from quantcore import tensors
+from quantcore.prediction import NumberKey
 
 # two servers and nginx: by default, a page that loses its connection is tested in test_frame.py
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason=SKIP)]
@@ -286,7 +287,7 @@ def test_no_acknowledged_answer_of_a_class_is_lost_when_a_replica_is_killed(behi
     """Twelve classes, so that the proxy sends some to either replica."""
     address, (first, second) = behind_nginx
     classes = ClassStore(first.store / place.NAME)
-    asked = Question("Which code?", "", ("x = 0.3",), ("1",))
+    asked = Question("Which code?", "", ("x = 0.3",), (NumberKey("1"),))
     begun = [classes.begin() for _ in range(12)]
     for code, secret in begun:
         classes.ask(code, secret, asked)

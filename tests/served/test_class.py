@@ -11,8 +11,10 @@ from places import ROOT
 from served import serve
 
 from pages.serving.classroom import ClassStore, Question, place
+from quantcore.prediction import NumberKey
 
-ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), ("1", "-2"))
+KEYS = NumberKey("1"), NumberKey("-2")
+ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), KEYS)
 STUDENTS, SECONDS = 300, 10
 
 

@@ -4,27 +4,23 @@ import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import material, views
-from pages.learn.classroom.questions import NAMES, ask_about
+from pages.learn import material
+from pages.learn.classroom.questions import ask_about
 from pages.learn.classroom.views import lesson_link
-from pages.maps.places import read_element
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
 from pages.shared import messages
-from pages.shared.computing import cache
-from pages.shared.state import choice, link
-from pages.sidebar import sidebar
+from pages.shared.state import link
 
 MINE, ASKED, ELEMENT = "class_mine", "class_asked", "class_element"
 FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT}
 KEYS = {MINE, ASKED, *FREE_TEXT}
-MOST_LINK = 8000  # characters of a link that a question keeps
 _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 
@@ -117,52 +113,6 @@ def following(board: Board, questions: Sequence[Question]) -> int:
     if board.current is None or board.current.question not in questions:
         return 0
     return questions.index(board.current.question) + 1
-
-
-def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
-    """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme."""
-    names = {asked: f"{name.capitalize()}s" for asked, name in NAMES.items()}
-    asked = choice.segmented("Ask for", ASKED, names)
-    chosen = views.yours()
-    if chosen is None:
-        return
-    tensor, scheme = chosen
-    try:
-        at = None
-        if asked == "codes":
-            typed = st.text_input(
-                "Element",
-                key=ELEMENT,
-                bind="query-params",
-                placeholder=", ".join("0" * len(tensor.shape)),
-                help="The codes asked for are of elements in the block of this one",
-            )
-            at = read_element(typed, tensor.shape)
-        query, note = _view(link.carries_all(tensor))
-        question = ask_about(cache.result(tensor, scheme), asked, query, at)
-    except qc.QuantError as error:
-        messages.error(str(error))
-        return
-    st.markdown(f"**{messages.plain(question.prompt)}** {messages.plain(question.facts)}")
-    st.markdown(messages.plain(", ".join(question.fields)))
-    if note:
-        st.caption(note)
-    added = partial(classroom.current().set_plan, mine.code, mine.key, [*questions, question])
-    there = question in questions
-    label = "On the list already" if there else "Add to the questions"
-    st.button(label, disabled=there, on_click=press, args=(added,))
-
-
-def _view(is_whole: bool) -> tuple[str, str]:
-    """Return page and query of the view in Explore, and why there is none."""
-    carried = sidebar.KEYS | {link.TENSOR, link.FILE, link.DIGEST}
-    query = urlencode([(k, v) for k, v in parse_qsl(urlsplit(link.address()).query) if k in carried])
-    if is_whole and len(query) <= MOST_LINK:
-        return f"?{query}", ""
-    return (
-        "",
-        "What you download after class will have no link for it: this tensor's values are too many for one.",
-    )
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn.classroom import controls, views
+from pages.learn.classroom import controls, own, views
 from pages.learn.classroom.controls import ClassAccess, press
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -194,7 +194,7 @@ def present(mine: ClassAccess) -> None:
         )
         hint = "About the tensor and scheme in the sidebar, which are those of the other pages"
         if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params", help=hint):
-            controls.own_question(mine, questions)
+            own.own_question(mine, questions)
     with right:
         show(mine, board, peek)
     with steering:

@@ -4,153 +4,144 @@ What each known mistake gives is evaluated when the question is asked and kept w
 can be explained without the tensor.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from decimal import Decimal
-from itertools import islice, product, starmap
-from typing import Any, Self
+from fractions import Fraction
+from itertools import islice, product
 
 import numpy as np
 import torch
 
 import quantcore as qc
-from pages.serving.classroom import Question
+from pages.serving.classroom import PROMPTS, Question, TensorPart
 from quantcore import prediction
 from quantcore.granularity import block_name
-from quantcore.mistakes import answers, right, traced
-from quantcore.numerics import decimal
-from quantcore.tracing import Trace, number, scale_formula, trace
+from quantcore.mistakes import OF_BLOCKS, answers, right, traced
+from quantcore.prediction import ASKED, DIGITS, KnownWrong, NumberKey, as_typed, number_key, shown
+from quantcore.tracing import Trace, trace
 
 Place = tuple[int, ...]
 CELLS = 6  # numbers asked for at once
 SIDE, WIDE = 8, 48  # rows and columns that a projector shows, and characters in a row
 SEARCHED = 64  # elements of a block among which they are chosen
-DIGITS = 3  # significant digits of a scale
-NAMES = {"codes": "code", "scale": "scale", "zero_point": "zero point"}
+CHOICES = 5  # numbers to choose from, at most
+MANY = {"code": "codes", "dequantized": "dequantized_values"}
 
 
-@dataclass(frozen=True)
-class AskedNumber:
-    """One number that is asked for.
-
-    Attributes:
-        place: of the element, or of the block in block form.
-        how: the arithmetic of the right number.
-        wrong: what one known mistake gives, the mistake's name in `MISTAKES`, and a sentence that explains
-            it.
-    """
-
-    place: Place
-    how: str
-    wrong: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class TensorPart:
-    """The part of a tensor that the projector shows, numbers as text.
-
-    ``rows``, ``columns``: their indices; ``marked``: (row, column) in this part of the elements asked for.
-    """
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    texts: tuple[tuple[str, ...], ...]
-    marked: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class AnswerKey:
-    """The answer key of a question: what stands behind it; phones never see it.
-
-    ``link``: page and query that show its tensor, "" if none can; ``part``: None if it needs no tensor.
-    """
-
-    asked: str
-    link: str
-    fields: tuple[AskedNumber, ...]
-    part: TensorPart | None
-
-    def to_text(self) -> str:
-        """Write it as a question stores it."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def of(cls, question: Question) -> Self:
-        """Read the answer key of a question that `ask_about` made."""
-        asked, link, fields, part = map(_tuples, json.loads(question.source).values())
-        return cls(asked, link, tuple(starmap(AskedNumber, fields)), part and TensorPart(*part))
-
-
-def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None = None) -> Question:
-    """Make a question about codes of one block, or about the scales or zero points of the first blocks.
+def ask_about(
+    result: qc.Quantized, asked: str, link: str = "", at: Place | None = None, places: Sequence[Place] = ()
+) -> Question:
+    """Make a question about numbers of elements or blocks, or about the bits per element.
 
     Args:
-        asked: "codes", "scale" or "zero_point".
+        asked: "codes", "dequantized", "error" (of elements), "scale", "zero_point" (of blocks), or "bits".
         link: page and query that show the tensor.
-        at: an element of the block whose codes are asked for; by default the first.
+        at: an element of the block whose elements are asked about; by default the first.
+        places: the elements or blocks; by default those that tell mistakes apart, or the first blocks.
 
     Raises:
-        QuantError: the numbers can't be predicted, as `prediction.mark` says, or phones can't show them.
+        QuantError: the numbers can't be predicted, as `prediction.check` says, or phones can't show them.
     """
-    scheme, fmt = result.scheme, result.scheme.format
-    if not isinstance(fmt, qc.IntFormat):
-        raise qc.QuantError(f"{fmt} is not an integer format; choose one, such as int8.")
-    if asked == "codes":
-        block = trace(result, at or (0,) * result.x.ndim).block
-        places = telling(result, block)
-    else:
-        places = [tuple(map(int, place)) for place in np.ndindex(tuple(result.scale.shape))][:CELLS]
-    prediction.mark(result, asked, places, [""] * len(places))  # raises if they can't be predicted
+    if not isinstance(result.scheme.format, qc.IntFormat):
+        raise qc.QuantError(f"{result.scheme.format} is not an integer format; choose one, such as int8.")
+    prediction.check(result, asked)
+    places = list(places) or _places(result, asked, at)
     if not places:
         raise qc.QuantError("This block has no finite value; choose an element of another one.")
+    if len(places) > CELLS:
+        raise qc.QuantError(f"{len(places)} elements are chosen; ask about {CELLS} at most.")
     traces = [traced(result, asked, place) for place in places]
-    part = _part(result, places if asked == "codes" else [])
+    if not np.isfinite([right(t, result, asked) for t in traces]).all():
+        raise qc.QuantError(
+            f"A {ASKED[asked]} asked for is not finite; remove NaN and infinities from the tensor."
+        )
+    is_of_elements = asked not in (*OF_BLOCKS, "bits")
+    part = _part(result, places if is_of_elements else []) if asked != "bits" else None
+    given = [_given(result, asked, t, part is not None) for t in traces]
+    one = len({t.block for t in traces}) == 1
+    facts = [*_scheme_facts(result, asked), *(given[0] if one else [])]
+    facts += [f"{DIGITS[asked]} significant digits"] if DIGITS[asked] else []
+    key = _prompt_key(asked, len(places), result.scale.numel() == 1)
+    return Question(
+        PROMPTS[key].en,
+        " · ".join(facts),
+        tuple(_name(result, asked, t, [] if one else more) for t, more in zip(traces, given, strict=True)),
+        tuple(number_key(result, asked, place, for_class=True) for place in places),
+        asked=key,
+        link=link,
+        part=part,
+    )
+
+
+def as_choice(question: Question) -> Question:
+    """Make a question with one number one of multiple choice: the right number, and what mistakes give.
+
+    Raises:
+        QuantError: it asks for several numbers, or no known mistake gives another one.
+    """
+    if len(question.keys) != 1:
+        raise qc.QuantError(f"This question asks for {len(question.keys)} numbers; choose one element.")
+    (key,) = question.keys
+    found: dict[str, list[KnownWrong]] = {key.right: []}
+    digits = key.digits and max(key.digits, len(Decimal(key.right).as_tuple().digits))
+    for known in key.wrong:
+        text = as_typed(Fraction(known.value), digits)
+        if text in found or (len(found) < CHOICES and not key.marks(text)[0].right):
+            found.setdefault(text, []).append(known)
+    if len(found) < 2:
+        raise qc.QuantError("No known mistake gives another number here; choose another element.")
+    texts = sorted(found, key=float)
+    index = {text: str(i) for i, text in enumerate(texts)}
+    wrong = tuple(known._replace(value=index[text]) for text in texts for known in found[text])
+    chosen = NumberKey(index[key.right], how=key.how, wrong=wrong)
+    return replace(question, keys=(chosen,), choices=tuple(texts))
+
+
+def _places(result: qc.Quantized, asked: str, at: Place | None) -> list[Place]:
+    first = (0,) * result.x.ndim
+    if asked == "bits":
+        return [first]
+    if asked in OF_BLOCKS:
+        return [tuple(map(int, place)) for place in np.ndindex(tuple(result.scale.shape))][:CELLS]
+    return telling(result, trace(result, at or first).block)
+
+
+def _scheme_facts(result: qc.Quantized, asked: str) -> list[str]:
+    """Return what is given of the scheme."""
+    scheme, fmt = result.scheme, result.scheme.format
     facts = [f"{fmt}: codes {fmt.qmin} to {fmt.qmax}", "symmetric" if scheme.symmetric else "asymmetric"]
     if scheme.convention != qc.TEXTBOOK:
         facts.append(f"as {scheme.convention.library}")
-    given = [_given(result, asked, t, part is not None) for t in traces]
-    one = asked == "codes" or len(places) == 1
-    facts += (given[0] if one else []) + ([f"{DIGITS} significant digits"] if asked == "scale" else [])
-    digits = DIGITS if asked == "scale" else 0
-    correct = [right(t, asked) for t in traces]
-    if not np.isfinite(correct).all():
-        raise qc.QuantError(
-            f"A {NAMES[asked]} asked for is not finite; remove NaN and infinities from the tensor."
-        )
-    explained = tuple(
-        _explained(result, asked, trace, place, digits) for trace, place in zip(traces, places, strict=True)
-    )
-    return Question(
-        _prompt(asked, len(places), result.scale.numel() == 1),
-        " · ".join(facts),
-        tuple(_name(result, asked, t, [] if one else more) for t, more in zip(traces, given, strict=True)),
-        tuple(as_typed(value, digits) for value in correct),
-        digits,
-        AnswerKey(asked, link, explained, part).to_text(),
-    )
+    if asked == "bits":
+        found, blocks = qc.storage(scheme, tuple(result.x.shape)), result.scale.numel()
+        shape, zeros = " × ".join(map(str, result.x.shape)), found.zero_points // blocks
+        facts += [f"{shape} elements", f"{blocks:,} blocks", f"{found.scales // blocks} bits per scale"]
+        facts += [f"{zeros} bits per zero point"] if zeros else []
+    return facts
 
 
-def _prompt(asked: str, many: int, is_whole: bool) -> str:
-    what = f"{NAMES[asked]}{'s' * (many > 1)}"
-    if asked == "codes":
-        return (
-            f"Which {what} do these {many} values get?" if many > 1 else f"Which {what} does this value get?"
-        )
-    return f"Which {what} does this tensor get?" if is_whole else f"Which {what} do these blocks get?"
+def _prompt_key(asked: str, many: int, is_whole: bool) -> str:
+    """Return the key in `PROMPTS`: "codes" of several elements, "scales" of blocks."""
+    one = "code" if asked == "codes" else asked
+    if asked == "bits" or (is_whole if asked in OF_BLOCKS else many == 1):
+        return one
+    return MANY.get(one, f"{one}s")
 
 
 def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[str]:
     """Return what is given of a block: what the arithmetic of the number asked for begins with."""
-    known = []
+    known: list[str] = []
+    if asked == "bits":
+        return known
     is_implied = is_shown and result.scheme.range_setting.ends_are_elements
-    if asked != "codes" and not is_implied and t.low is not None and t.high is not None:
-        known.append(f"range {number(t.low)} to {number(t.high)}")
+    if asked in OF_BLOCKS and not is_implied and t.low is not None and t.high is not None:
+        known.append(f"range {shown(t.low)} to {shown(t.high)}")
     if asked != "scale":
-        known.append(f"scale {decimal(t.scale)}")
-    if asked == "codes":
-        known.append(f"zero point {number(t.zero_point)}")
+        known.append(f"scale {shown(t.scale)}")
+    if asked != "scale" and asked != "zero_point":
+        known.append(f"zero point {shown(t.zero_point)}")
     return known
 
 
@@ -175,7 +166,7 @@ def _part(result: qc.Quantized, places: Sequence[Place]) -> TensorPart | None:
 
 
 def _texts(plane: torch.Tensor) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(map(decimal, row)) for row in plane.tolist())
+    return tuple(tuple(map(shown, row)) for row in plane.tolist())
 
 
 def telling(result: qc.Quantized, block: Place) -> list[Place]:
@@ -198,12 +189,6 @@ def telling(result: qc.Quantized, block: Place) -> list[Place]:
     return sorted(chosen)
 
 
-def as_typed(value: float, digits: int) -> str:
-    """Write a number as an answer is counted; see `Question.read`."""
-    exact = Decimal(f"{value:.{digits}g}" if digits else f"{value:.0f}")
-    return f"{exact.normalize() or Decimal():f}"
-
-
 def _elements(result: qc.Quantized, block: Place) -> list[Place]:
     """Return the first elements of a block that are finite."""
     spans = traced(result, "scale", block).bounds
@@ -218,24 +203,10 @@ def _alone(result: qc.Quantized, place: Place) -> set[str]:
     return {name for value, name in given if often[value] == 1}
 
 
-def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits: int) -> AskedNumber:
-    wrong: dict[tuple[str, str], str] = {}
-    for answer in answers(result, asked, place):
-        if digits or answer.value == round(answer.value):
-            sentence = answer.sentence.removesuffix(f" It is {scale_formula(t)}.")  # which ``how`` says once
-            wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), sentence)
-    told = tuple((*key, sentence) for key, sentence in wrong.items())
-    return AskedNumber(place, prediction.correct_steps(t, asked), told)
-
-
 def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> str:
-    if asked == "codes":
-        return f"x = {decimal(t.x)}"
-    name = NAMES[asked] if result.scale.numel() == 1 else block_name(t.bounds, result.x.shape)
+    if asked == "bits":
+        return "bits per element"
+    if asked not in OF_BLOCKS:
+        return ", ".join([f"x = {shown(t.x)}", *given])
+    name = ASKED[asked] if result.scale.numel() == 1 else block_name(t.bounds, result.x.shape)
     return ", ".join([name, *given])
-
-
-def _tuples(value: Any) -> Any:
-    """Return lists and records as tuples, however deep."""
-    value = [*value.values()] if isinstance(value, dict) else value
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -9,15 +9,16 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from itertools import zip_longest
 from typing import NamedTuple
 
-from pages.learn.classroom.questions import AnswerKey, TensorPart
 from pages.learn.lesson_pages import LESSON_URLS
-from pages.serving.classroom import Board, Question, Round, Tally
+from pages.serving.classroom import Board, Question, Round, Tally, TensorPart
 from pages.shared.lesson_plan import numbered, step_key, step_words
 from pages.shared.state.sharing import qr
 from quantcore.mistakes import MISTAKES
+from quantcore.prediction import as_typed
 from quantcore.wording import count
 
 FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown in larger type
@@ -27,23 +28,27 @@ Writer = Callable[[Sequence[Tally], str], str]  # of a file
 
 
 class Why(NamedTuple):
-    """A known mistake that gives a number: its name in `MISTAKES`, and the sentence that explains it."""
+    """What explains a number: a mistake's name in `MISTAKES`, "" for others, its kind, and the sentence."""
 
     mistake: str
+    kind: str
     sentence: str
 
     @property
     def step(self) -> str:
         """The lesson, and the step if it is one alone, that treat it, in words; "" without one."""
-        name, step = MISTAKES[self.mistake].lesson or ("", "")
+        name, step = self._lesson or ("", "")
         words = f"lesson {numbered(name)}" if name else ""
         return words + (f": {step_words(step.replace('-', ' '))}" if step else "")
 
     @property
     def link(self) -> str:
         """Page and query that open it; "" without one."""
-        lesson = MISTAKES[self.mistake].lesson
-        return lesson_link(*lesson) if lesson else ""
+        return lesson_link(*self._lesson) if self._lesson else ""
+
+    @property
+    def _lesson(self) -> tuple[str, str] | None:
+        return MISTAKES[self.mistake].lesson if self.mistake else None
 
 
 def lesson_link(name: str, step: str) -> str:
@@ -52,7 +57,7 @@ def lesson_link(name: str, step: str) -> str:
 
 
 class WrongAnswer(NamedTuple):
-    """A number that so many ``students`` gave; ``why``: the known mistakes that give exactly it."""
+    """A number that so many ``students`` gave; ``why``: what explains it, the likeliest first."""
 
     value: str
     students: int
@@ -60,14 +65,14 @@ class WrongAnswer(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The answers to one of a question's numbers; ``wrong``: the commonest first."""
+    """The answers to one of a question's numbers; ``wrong``: the commonest first, explained ones first."""
 
     name: str
     right: str
     how: str
+    wrong: tuple[WrongAnswer, ...]
     right_count: int
     answered: int
-    wrong: tuple[WrongAnswer, ...]
 
     @property
     def fraction_right(self) -> float:
@@ -78,19 +83,35 @@ class Result(NamedTuple):
 def results(tally: Tally) -> list[Result]:
     """Return the answers of a round, number by number."""
     question = tally.round.question
-    source = AnswerKey.of(question)
-    found = []
-    for name, right, each, counts in zip(
-        question.fields, question.right, source.fields, tally.counts, strict=True
-    ):
-        # of equally frequent numbers the smaller first
-        others = sorted((v for v in counts if v != right), key=lambda v: (-counts[v], float(v)))
-        wrong = tuple(
-            WrongAnswer(value, counts[value], tuple(Why(m, why) for v, m, why in each.wrong if v == value))
-            for value in others
-        )
-        found.append(Result(name, right, each.how, counts[right], tally.answered, wrong))
-    return found
+    every = zip(question.fields, question.keys, tally.counts, strict=True)
+    return [
+        Result(name, question.said(key.right), key.how, *_counted(question, i, counts), tally.answered)
+        for i, (name, key, counts) in enumerate(every)
+    ]
+
+
+def _counted(question: Question, field: int, counts: Counter[str]) -> tuple[tuple[WrongAnswer, ...], int]:
+    """Return the wrong answers, and how many are right; numbers that are equal as rounded are one answer."""
+    key = question.keys[field]
+    right, found = 0, dict[str, tuple[int, dict[str, Why]]]()
+    for value, students in counts.items():
+        marks = question.reasons(field, value)
+        if not marks:
+            right += students
+            continue
+        shown = question.said(as_typed(Fraction(value), key.digits) if key.digits else value)
+        before, why = found.get(shown, (0, {}))
+        whys = {m.sentence: Why(m.mistake, m.kind, m.sentence) for m in marks if m.kind != "wrong"}
+        found[shown] = before + students, why | whys
+    wrong = [WrongAnswer(value, many, tuple(why.values())) for value, (many, why) in found.items()]
+    # of equally frequent numbers the explained first, then the smaller
+    wrong.sort(key=lambda each: (-each.students, not each.why, _order(each.value)))
+    return tuple(wrong), right
+
+
+def _order(value: str) -> tuple[float, str]:
+    """Return by what answers are sorted: numbers by size, choices by letter."""
+    return (0.0, value) if value[0].isupper() else (float(value), value)
 
 
 _COLUMNS = [
@@ -109,13 +130,13 @@ def as_csv(tallies: Sequence[Tally], address: str) -> str:
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(_COLUMNS)
     for tally in tallies:
-        now, link = tally.round, AnswerKey.of(tally.round.question).link
+        now, link = tally.round, tally.round.question.link
         link = link and address + link
         for result in results(tally):
             head = [now.number, now.vote, now.question.prompt, now.question.facts, result.name]
             lines.writerow([*head, result.right, "yes", result.right_count, result.answered, "", link])
             for given in result.wrong:
-                why = "; ".join(each.mistake for each in given.why) or NO_MISTAKE
+                why = "; ".join(dict.fromkeys(each.kind for each in given.why)) or NO_MISTAKE
                 lines.writerow([*head, given.value, "no", given.students, result.answered, why, link])
     return written.getvalue()
 
@@ -137,7 +158,7 @@ def as_html(tallies: Sequence[Tally], address: str) -> str:
 
 
 def _section(tally: Tally, address: str) -> Iterator[str]:
-    now, link = tally.round, AnswerKey.of(tally.round.question).link
+    now, link = tally.round, tally.round.question.link
     vote = f" (vote {now.vote})" if now.vote > 1 else ""
     yield f"<h2>{html.escape(now.question.prompt)}{vote}</h2><p>{html.escape(now.question.facts)}"
     if link:
@@ -212,17 +233,17 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
 def example(question: Question) -> str:
     """Return answers of an invented class of 24: at most 8 are wrong, which known mistakes give."""
     everyone, counts = 24, []
-    for right, field in zip(question.right, AnswerKey.of(question).fields, strict=True):
-        values = dict.fromkeys(value for value, *_ in field.wrong if value != right)
+    for key in question.keys:
+        values = dict.fromkeys(known.value for known in key.wrong)
         wrong = Counter(dict(zip(values, (5, 2, 1), strict=False)))
-        counts.append(wrong + Counter({right: everyone - wrong.total()}))
+        counts.append(wrong + Counter({key.right: everyone - wrong.total()}))
     held = Round(1, 1, "revealed", question)
     return scene(Board(everyone, everyone, held, 1, 1), [Tally(held, everyone, tuple(counts))], level=2)
 
 
 def _asked(question: Question) -> str:
     """Return the tensor, with the elements asked for, or the names of the numbers asked for."""
-    part = AnswerKey.of(question).part
+    part = question.part
     if part is not None and part.marked:
         return _table(part)
     names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
@@ -259,7 +280,7 @@ def _card(now: Result, before: Result | None) -> str:
     """Return one number: the right answer, how it is computed, and the commonest wrong answers."""
     earlier = {given.value: given.students for given in before.wrong} if before else {}
     wrong = {given.value: given.students for given in now.wrong}
-    values = sorted({**earlier, **wrong}, key=lambda v: (-wrong.get(v, 0), -earlier.get(v, 0), float(v)))
+    values = [*wrong, *(value for value in earlier if value not in wrong)]
     right = _row(now.right, now.right_count, now, before and before.right_count, before, "qs-right")
     rows = "".join(
         _row(value, wrong.get(value, 0), now, earlier.get(value, 0) if before else None, before)

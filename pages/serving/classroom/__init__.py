@@ -6,5 +6,7 @@ was last used, its questions, and the answers of each browser under a random nam
 
 from pages.serving.classroom.phones import PATH, routes
 from pages.serving.classroom.place import begin, check, current, tidy
-from pages.serving.classroom.question import Act, Board, ClassError, Question, Round, Tally
+from pages.serving.classroom.question import Act, Ballot, Board, ClassError, Question, Round, Tally, letter
 from pages.serving.classroom.store import ClassStore, code_of, viewing
+from pages.serving.classroom.stored import TensorPart
+from pages.serving.classroom.words import PROMPTS

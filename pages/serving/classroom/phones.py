@@ -1,4 +1,6 @@
-"""What students' phones ask for: one page, and three routes that answer in JSON, at most 1 kB each way.
+"""What students' phones ask for: one page, and four routes that answer in JSON.
+
+Each way has at most 1 kB, but ``why``, which is asked once per question, a few.
 
 None of it opens a session. Each route is sent what the page knows; `browser` is what `join` named it.
 
@@ -8,17 +10,19 @@ None of it opens a session. Each route is sent what the page knows; `browser` is
 ``join``                   ``browser`` (of an earlier visit)      the state, and ``browser``
 ``state``                  ``browser``                            the state
 ``answer``                 ``browser``, ``round``, ``typed``      the state
+``why``                    ``browser``, ``round``                 why its answers are wrong, once revealed
 =========================  =====================================  ==========================================
 
 A state has ``code``, ``round`` (0 before the first question), ``vote``, ``phase``, the question, this
-browser's answer ``mine``, and ``right`` once the answers are revealed. Whatever is refused is answered with
-one sentence, ``problem``.
+browser's answer ``mine``, and once the answers are revealed, what is ``right`` and the ``marks`` of its own.
+Whatever is refused is answered with one sentence, ``problem``.
 """
 
 import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from pages.serving.classroom import place
+from pages.serving.classroom import place, words
 from pages.serving.classroom.question import MOST_FIELDS, ClassError, as_json
 from pages.serving.classroom.store import code_of
 from pages.serving.metrics import REFUSED
@@ -36,9 +40,11 @@ from pages.serving.middleware.origins import refusal
 from pages.serving.network import network
 
 PATH = "class"
+MOST_REASONS = 2  # for one answer
 MOST_BYTES = 1024  # of what is sent to a route
 SECONDS = 5.0  # until a thread is free
-_PAGE = (Path(__file__).parent / "student.html").read_bytes()
+_TEMPLATE = (Path(__file__).parent / "student.html").read_text("utf-8")
+_PAGE = _TEMPLATE.replace("{{languages}}", words.in_every_language()).encode()
 _HEADERS = {POLICY.decode(): content_security_policy(_PAGE).decode(), "cache-control": "no-cache"}
 _Content = dict[str, Any]
 
@@ -75,7 +81,10 @@ def state(code: str, sent: _Content) -> _Content:
         return {"code": code, "round": 0}
     shown = {"code": code, "round": now.number, "vote": now.vote, "phase": now.phase, "mine": mine}
     shown |= now.question.shown()
-    return shown | {"right": now.question.right} if now.phase == "revealed" else shown
+    if now.phase != "revealed":
+        return shown
+    marks = [key.accepts(Decimal(text)) for key, text in zip(now.question.keys, mine or (), strict=False)]
+    return shown | {"right": now.question.right, "marks": marks}
 
 
 def answer(code: str, sent: _Content) -> _Content:
@@ -89,11 +98,26 @@ def answer(code: str, sent: _Content) -> _Content:
     return state(code, sent)
 
 
+def why(code: str, sent: _Content) -> _Content:
+    """Return the arithmetic of each number that was not answered rightly, and what explains the answer."""
+    now, mine = place.current().state(code, _text(sent, "browser"))
+    if now is None or now.phase != "revealed" or sent.get("round") != now.number:
+        raise ClassError(409, "The answers to this question are not revealed now; wait for them.")
+    found = []
+    for i, key in enumerate(now.question.keys):
+        reasons = now.question.reasons(i, mine[i]) if mine else []
+        if not mine or reasons:
+            told = [(mark.kind, mark.sentence) for mark in reasons[:MOST_REASONS]]
+            found.append((i, key.how, told))
+    return {"why": found}
+
+
 # While another process holds the database, what writes waits; the threads of what reads do not.
 _THREADS = {
     reads: ThreadPoolExecutor(4, f"class-{'reads' if reads else 'writes'}") for reads in (False, True)
 }
-_WORK = {"join": join, "state": state, "answer": answer}
+_WORK = {"join": join, "state": state, "answer": answer, "why": why}
+_READS = (state, why)
 
 
 def _responder(work: Callable[[str, _Content], _Content]) -> Callable[[Request], Any]:
@@ -128,7 +152,7 @@ async def _answered(request: Request, work: Callable[[str, _Content], _Content])
 
 async def _in_thread(work: Callable[[str, _Content], _Content], code: str, sent: _Content) -> _Content:
     """Run it in one of the classes' own threads; give up if none is free in time."""
-    future = _THREADS[work is state].submit(work, code, sent)
+    future = _THREADS[work in _READS].submit(work, code, sent)
     waiting = asyncio.wrap_future(future)
     done, _ = await asyncio.wait({waiting}, timeout=SECONDS)
     if not done and future.cancel():  # it has not begun

@@ -3,13 +3,17 @@
 import json
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
-from decimal import Context, Decimal
-from typing import Literal, NamedTuple, Self
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, Self
 
+from pages.serving.classroom import stored
+from pages.serving.classroom.stored import TensorPart
 from quantcore.errors import QuantError
+from quantcore.prediction import Mark, NumberKey
 
 MOST_FIELDS, MOST_TYPED = 8, 12  # answers to one question, and characters of one
+MOST_CHOICES = 6
 ROOM = 900  # bytes of what a phone is sent, which has 1,024 with its frame
 Phase = Literal["open", "locked", "revealed"]
 Act = Literal["open", "lock", "reveal", "revote", "reset"]
@@ -18,15 +22,17 @@ _NUMBER = re.compile(r"[-−]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)
 
 @dataclass(frozen=True)
 class Question:
-    """What a class predicts.
+    """What a class predicts: numbers, or one of several choices.
 
     Attributes:
         prompt: the question.
         facts: what is given, in one line.
         fields: the names of the numbers asked for, such as "x = 0.3".
-        right: the right number of each, as `read` returns it.
-        digits: significant digits to which answers are rounded; 0: they are integers.
-        source: what the presenter's page makes the question from; phones never see it.
+        keys: the answer key of each; a choice is answered with its index, counted from 0.
+        choices: what one chooses from; none if numbers are typed.
+        asked: the phone's own words for the prompt, "" if they are the lecturer's; see `words`.
+        link: page and query that show its tensor, "" if none can.
+        part: of the tensor; None if it needs none.
 
     Raises:
         QuantError: it has no field, a field has no right number, or phones can't be sent all of it.
@@ -35,24 +41,27 @@ class Question:
     prompt: str
     facts: str
     fields: tuple[str, ...]
-    right: tuple[str, ...]
-    digits: int = 0
-    source: str = ""
+    keys: tuple[NumberKey, ...]
+    choices: tuple[str, ...] = ()
+    asked: str = ""
+    link: str = ""
+    part: TensorPart | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.fields) <= MOST_FIELDS or len(self.fields) != len(self.right):
+        if not 0 < len(self.fields) <= MOST_FIELDS or len(self.fields) != len(self.keys):
             raise QuantError(
-                f"This question asks for {len(self.fields)} numbers and has {len(self.right)} right ones; "
+                f"This question asks for {len(self.fields)} numbers and has {len(self.keys)} right ones; "
                 f"ask for 1 to {MOST_FIELDS}, each with its right number."
             )
-        for text in self.right:
-            if len(text) > MOST_TYPED or self.read(text) != text:
-                raise QuantError(
-                    f"The right number {text[:40]} can't be typed in {MOST_TYPED} characters; choose another "
-                    "tensor."
-                )
+        if self.choices and not (len(self.fields) == 1 and 2 <= len(self.choices) <= MOST_CHOICES):
+            raise QuantError(
+                f"This question has {len(self.choices)} choices for {len(self.fields)} answers; give 2 to "
+                f"{MOST_CHOICES} choices for one."
+            )
+        for key in self.keys:
+            self._check(key)
         size = len(as_json(self.shown() | {"right": self.right}).encode()) + len(self.fields) * (
-            MOST_TYPED + 3
+            MOST_TYPED + 9
         )
         if size > ROOM:
             raise QuantError(
@@ -60,14 +69,38 @@ class Question:
                 "numbers."
             )
 
+    def _check(self, key: NumberKey) -> None:
+        if key.digits != self.digits:
+            raise QuantError("Not all answers have the same number of digits; ask two questions.")
+        try:
+            fits = self.read(key.right) == key.right
+        except QuantError:
+            fits = False
+        if not fits:
+            raise QuantError(
+                f"The right number {key.right[:40]} can't be typed in {MOST_TYPED} characters; choose "
+                "another tensor."
+            )
+
+    @property
+    def digits(self) -> int:
+        """Significant digits of the answers; 0: they are integers."""
+        return self.keys[0].digits
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """The right numbers, as `read` returns them."""
+        return tuple(key.right for key in self.keys)
+
     def shown(self) -> dict[str, object]:
         """Return what students see before the answers are revealed."""
-        return {"prompt": self.prompt, "facts": self.facts, "fields": self.fields, "digits": self.digits}
+        found = {"prompt": self.prompt, "facts": self.facts, "fields": self.fields, "digits": self.digits}
+        return found | {name: getattr(self, name) for name in ("choices", "asked") if getattr(self, name)}
 
     def read(self, text: str) -> str:
-        """Return a typed number in the one form in which equal numbers are equal texts.
+        """Return a typed number in one form: a minus sign and a point, no spaces, no leading zeros.
 
-        >>> question = Question("Which code?", "", ("x = 0.3",), ("1",))
+        >>> question = Question("Which code?", "", ("x = 0.3",), (NumberKey("1"),))
         >>> question.read("−07"), question.read("-0")
         ('-7', '0')
 
@@ -78,20 +111,68 @@ class Question:
         if len(plain) > MOST_TYPED or not _NUMBER.fullmatch(plain):
             raise QuantError(f"{plain[:20]!r} is not a number of at most {MOST_TYPED} characters; type one.")
         value = Decimal(plain.replace("−", "-").replace(",", "."))
-        if not self.digits and value != value.to_integral_value():
-            raise QuantError(f"{plain!r} is not an integer; type one.")
-        rounded = Context(prec=self.digits).plus(value) if self.digits else value
-        return f"{rounded.normalize() or Decimal():f}"
+        if self.choices and value not in range(len(self.choices)):
+            raise QuantError(f"{plain!r} is not one of the {len(self.choices)} choices; press one.")
+        if not self.digits:
+            if value != value.to_integral_value():
+                raise QuantError(f"{plain!r} is not an integer; type one.")
+            return f"{value.normalize() or Decimal():f}"
+        return f"{value:f}".rstrip(".") if value else "0"
+
+    def said(self, answer: str) -> str:
+        """Return an answer as people read it: a number, or a choice with its letter."""
+        return f"{letter(int(answer))}: {self.choices[int(answer)]}" if self.choices else answer
+
+    def reasons(self, field: int, answer: str) -> list[Mark]:
+        """Return what explains an answer, the likeliest first; nothing if it is right.
+
+        The sentences leave out the arithmetic of the right number, which the key has.
+        """
+        key = self.keys[field]
+        marks = key.marks(answer)
+        if marks[0].right:
+            return []
+        if not any(mark.mistake for mark in marks):
+            for name, other in zip(self.fields, self.keys, strict=True):
+                if other.right == answer != key.right:
+                    return [Mark(answer, "swapped", f"That is the answer to {name}.", key.right)]
+        return [replace(mark, sentence=mark.sentence.removesuffix(key.how).strip()) for mark in marks]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the question as it is stored, without what has its default."""
+        found = {name: value for name, value in asdict(self).items() if value not in ("", (), None)}
+        found["keys"] = [
+            {name: value for name, value in key.items() if value not in ("", ())} for key in found["keys"]
+        ]
+        return found
 
     def to_text(self) -> str:
-        """Return the question as it is stored."""
-        return as_json(asdict(self))
+        """Return the question as it is stored, in one line."""
+        return as_json(self.to_json())
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `to_text` returned."""
+        """Read what `to_text` returned, or did before each number had an answer key of its own."""
         found = json.loads(text)
-        return cls(**found | {name: tuple(found[name]) for name in ("fields", "right")})
+        return cls.from_json(stored.of_earlier(found) if "right" in found else found)
+
+    @classmethod
+    def from_json(cls, found: object) -> Self:
+        """Read what `to_json` returned.
+
+        Raises:
+            QuantError: it is not a question.
+        """
+        return cls(**stored.values(found, frozenset(cls.__dataclass_fields__)))
+
+
+def letter(index: int) -> str:
+    """Return the letter of a choice.
+
+    >>> letter(0), letter(5)
+    ('A', 'F')
+    """
+    return chr(ord("A") + index)
 
 
 def as_json(content: object) -> str:
@@ -139,3 +220,16 @@ class Tally:
     round: Round
     answered: int
     counts: tuple[Counter[str], ...]
+
+
+class Ballot(NamedTuple):
+    """What a browser answered in a round.
+
+    ``student``: the browser's number in this class, which says nothing about who joined when; ``time``: in
+    seconds since 1970, 0 if it was not kept.
+    """
+
+    student: int
+    round: int
+    typed: tuple[str, ...]
+    time: float

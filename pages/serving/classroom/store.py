@@ -19,7 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from pages.serving.classroom import clock
-from pages.serving.classroom.question import Act, Board, ClassError, Phase, Question, Round, Tally, as_json
+from pages.serving.classroom.question import (
+    Act,
+    Ballot,
+    Board,
+    ClassError,
+    Phase,
+    Question,
+    Round,
+    Tally,
+    as_json,
+)
 from pages.serving.log import log
 from quantcore.errors import QuantError
 
@@ -47,7 +57,8 @@ CREATE TABLE IF NOT EXISTS browsers (
     code TEXT, browser BLOB, PRIMARY KEY (code, browser)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers (
-    code TEXT, round INTEGER, browser BLOB, typed TEXT, PRIMARY KEY (code, round, browser)
+    code TEXT, round INTEGER, browser BLOB, typed TEXT, time REAL DEFAULT 0,
+    PRIMARY KEY (code, round, browser)
 ) WITHOUT ROWID;
 """
 
@@ -95,6 +106,9 @@ class ClassStore:
         with self._transaction(WRITE):  # not in the log yet: a second process waits until the tables exist
             for table in (*_TABLES.split(";"), clock.TABLE):
                 self._db.execute(table)
+            if not any(column[1] == "time" for column in self._db.execute("PRAGMA table_info(answers)")):
+                # of an earlier version
+                self._db.execute("ALTER TABLE answers ADD COLUMN time REAL DEFAULT 0")
             self._ahead = clock.ahead(self._db, elapsed, wall)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA busy_timeout = {1e3 * _PAUSE:.0f}")
@@ -162,8 +176,8 @@ class ClassStore:
                 values = [now.question.read(text) for text in typed]
             except QuantError as error:
                 raise ClassError(400, str(error)) from None
-            row = code, number, _digest(browser), as_json(values)
-            self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
+            row = code, number, _digest(browser), as_json(values), self._now()
+            self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
             return now
 
     def ask(self, code: str, secret: str, question: Question, after: int | None = None) -> int:
@@ -266,6 +280,15 @@ class ClassStore:
                 columns = tuple(Counter(values[i] for values in given) for i in fields)
                 found.append(Tally(now, len(given), columns))
             return found
+
+    def ballots(self, code: str, key: str) -> list[Ballot]:
+        """Return every browser's answers, by student and round."""
+        with self._transaction(READ):
+            self._find(code, key)
+            query = "SELECT browser, round, typed, time FROM answers WHERE code = ?1 ORDER BY browser, round"
+            rows = self._db.execute(query, (code,)).fetchall()
+        numbers = {browser: i for i, browser in enumerate(dict.fromkeys(row[0] for row in rows), 1)}
+        return [Ballot(numbers[row[0]], row[1], tuple(json.loads(row[2])), row[3]) for row in rows]
 
     def tidy(self) -> None:
         """Delete the classes that have ended by themselves."""

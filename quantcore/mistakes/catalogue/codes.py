@@ -106,10 +106,21 @@ def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
             return
         integer = int(rounding(rule)(torch.tensor([v], dtype=torch.float32)))
         nearest = f"the scheme rounds it to {number(c.t.rounded)}"
-        said = f"is a tie: {nearest}, not {integer}" if tie else f"{verb} {integer}; {nearest}"
+        said = f"is a tie: {_how_ties(c)}, not {integer}" if tie else f"{verb} {integer}; {nearest}"
         yield c.fit(integer + offset), f"{number(v)} {said}."
+        if integer + offset not in (c.fit(integer + offset), c.t.shifted):
+            code = number(integer + offset)
+            yield integer + offset, f"{number(v)} {said}. And {code} is outside {c.fmt.qmin}..{c.fmt.qmax}."
 
     return values
+
+
+def _how_ties(c: Cell) -> str:
+    """Say where the scheme rounds a tie."""
+    rule = c.t.scheme.convention.coding.rounding
+    if rule.startswith("half_even"):
+        return f"it is rounded to the even integer, {number(c.t.rounded)}"
+    return f"the scheme rounds it to {number(c.t.rounded)}"
 
 
 def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
@@ -151,7 +162,7 @@ ROUNDING = (
         ),
     ),
     Mistake(
-        "floor", "rounding", ("mistakes", "truncated"),
+        "floor", "rounding", ("scale", "code"),
         InAnswers(
             "rounding", 60, _rounded("floor", "was rounded down to"), zero_point=_low_rounded(math.floor)
         ),

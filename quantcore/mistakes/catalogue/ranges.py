@@ -59,7 +59,11 @@ RANGES = (
                 0 if c.t.zero_point else c.count // 2,
                 ("Symmetric codes" if c.fmt.signed else "Symmetric unsigned codes")
                 + f" are centered on {c.fmt.middle}: the zero point is {number(c.t.zero_point)}.",
-            )] if c.symmetric else (),
+            )] if c.symmetric else [
+                (z, f"{number(z)} is the zero point of symmetric codes; this scheme is asymmetric. "
+                    f"{c.how_zero_point}")
+                for z in dict.fromkeys((0, c.fmt.middle))
+            ] if c.has_steps else (),
         ),
     ),
     Mistake(

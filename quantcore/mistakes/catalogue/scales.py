@@ -31,6 +31,14 @@ def scale_in_float32(x: Tensor) -> Parts:
 
 SCALES = (
     Mistake(
+        "other_convention", "scale", ("scale", "bits"),
+        InAnswers("another convention", 5, scale=lambda c: [
+            (c.size / steps, f"Some libraries divide max|x| by {number(steps)}; "
+                             f"this one divides it by {number(c.divisor)}.")
+            for steps in (c.count // 2 - 1, (c.count - 1) / 2) if steps
+        ] if c.divisor else ()),
+    ),
+    Mistake(
         "divisor", "scale", ("scale", "bits"),
         InAnswers(
             "divisor", 220,
@@ -38,6 +46,8 @@ SCALES = (
                 (c.size / (c.count // 2), f"Divided by {c.count // 2}; the highest code is the zero point + "
                                           f"{number(c.fmt.qmax - c.t.zero_point)}."),
                 (c.size / (c.count - 1), "max|x| covers half of the codes, not all of them."),
+                (c.size / c.count, f"Divided by 2^{c.fmt.bits} = {c.count}, the number of codes; "
+                                   "max|x| covers half of them."),
             ] if c.symmetric else [
                 (c.span / c.count, f"{c.count} codes have {c.count - 1} steps between them.")
             ],

@@ -1,11 +1,15 @@
 """Mistakes in dequantizing, which no code shows."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from quantcore.formats import UINT8
 from quantcore.mistakes import tensors
-from quantcore.mistakes.record import InSource, Mistake, Parts, WorkedCase
+from quantcore.mistakes.cell import Cell
+from quantcore.mistakes.record import InAnswers, InSource, Mistake, Parts, Values, WorkedCase
+from quantcore.tracing import number, signed
 
 # ruff: noqa: D103 (the cases say what the code that they show does)
 
@@ -47,11 +51,22 @@ def zero_point_subtracted(x: Tensor) -> Parts:
 
 
 _LINEAR = "(q - z) · s undoes round(x / s) + z: subtract z first, then multiply by s."
+_BACK = "x̂ is (q - z) · s."
 _DEQUANTIZE = "Dequantize with (codes - zero_point) * scale."
+
+def _dequantized(value: Callable[[Cell], float], said: str) -> Callable[[Cell], Values]:
+    """Return a wrong value of a code whose zero point is not 0."""
+    return lambda c: [
+        (value(c), f"{said.format(z=signed(c.t.zero_point), q=c.t.code)} {_BACK}")
+    ] if c.t.zero_point else ()  # fmt: skip
+
 
 VALUES = (
     Mistake(
         "zero_point_forgotten", "value", ("mistakes", "zero-point-forgotten"),
+        InAnswers("zero point forgotten", 310, value=_dequantized(
+            lambda c: c.t.code * c.t.scale, "The zero point {z} was not subtracted from the code {q}."
+        )),
         in_source=InSource(
             "Zero point not subtracted when dequantizing",
             "The codes include the zero point, but dequantizing does not subtract it: every value is too "
@@ -67,6 +82,10 @@ VALUES = (
     ),
     Mistake(
         "zero_point_added", "value", ("mistakes", "zero-point-added"),
+        InAnswers("sign of zero point", 320, value=_dequantized(
+            lambda c: (c.t.code + c.t.zero_point) * c.t.scale,
+            "The zero point {z} was added to the code {q}; it must be subtracted.",
+        )),
         in_source=InSource(
             "Zero point added when dequantizing",
             "The codes already include the zero point, and dequantizing adds it again: every value is too "
@@ -84,6 +103,10 @@ VALUES = (
     ),
     Mistake(
         "zero_point_after_scale", "value", ("mistakes", "zero-point-after-scale"),
+        InAnswers("zero point after scaling", 330, value=_dequantized(
+            lambda c: c.t.code * c.t.scale - c.t.zero_point,
+            "The zero point {z} counts codes: subtract it from {q} before multiplying by the scale.",
+        )),
         in_source=InSource(
             "Zero point subtracted after scaling",
             "The zero point is in units of codes, but is subtracted after scaling, in units of x.",
@@ -129,6 +152,38 @@ VALUES = (
             "{want}.",
             "Check the table against its source, if it is meant to be {name}.", certain=False,
         ),
+    ),
+    Mistake(
+        "code_for_value", "value", ("scale", "back"),
+        InAnswers("code instead of value", 300, value=lambda c: [
+            (c.t.code, f"That is the code: {_BACK}"),
+            (c.t.code - c.t.zero_point, f"That is q - z, in steps: {_BACK}"),
+        ]),
+    ),
+    Mistake(
+        "value_not_rounded", "value", ("scale", "back"),
+        InAnswers("not rounded", 340, value=lambda c: [
+            (c.t.x, f"That is x; its code stands for {number(c.t.dequantized)}.")
+        ]),
+    ),
+    Mistake(
+        "error_negated", "value", ("error", ""),
+        InAnswers("sign of the error", 350, error=lambda c: [
+            (-c.t.error, "That is x̂ - x; the error is x - x̂.")
+        ]),
+    ),
+    Mistake(
+        "error_in_steps", "value", ("error", ""),
+        InAnswers("in steps", 360, error=lambda c: [
+            (c.t.error / c.t.scale, "That is the error in steps of the scale; multiply it by s.")
+        ] if c.t.scale else ()),
+    ),
+    Mistake(
+        "parameters_not_counted", "value", ("granularity", "cost"),
+        InAnswers("parameters not counted", 370, bits=lambda c: [
+            (c.fmt.bits, "That counts the codes alone; the scales and zero points take room too."),
+            (c.bits_without_zero_points, "That leaves out the zero points."),
+        ]),
     ),
     Mistake(
         "dequantize_overflow", "value", ("zero_point", ""),

@@ -110,9 +110,12 @@ def _shifted_by(
         if not c.t.zero_point or not holds(c):
             return
         z = signed(c.t.zero_point)
-        for fit in (c.fit, float):
-            code = fit(c.nearest + factor * c.t.zero_point)
+        without = c.nearest + factor * c.t.zero_point
+        for code in (c.fit(without), without):
             yield code, f"The zero point {z} {said}: {number(c.nearest)} + {z}."
+        if c.wrapped(without) not in (without, c.fit(without)):
+            more = f"The zero point {z} {said}: {number(c.nearest)} + {z}. And {number(without)} was wrapped."
+            yield c.wrapped(without), more
 
     return values
 
@@ -205,6 +208,13 @@ ZERO_POINTS = (
             "Zero point 128 puts 0 in the middle of the unsigned codes.",
             unsigned_without_middle, unsigned_around_middle, tensors.RANDN, UINT8,
         ),),
+    ),
+    Mistake(
+        "counted_from_zero", "zero point", ("zero_point", "symmetric"),
+        InAnswers("counted from 0", 175, code=lambda c: [(
+            c.t.code - c.fmt.qmin,
+            f"That is q - qmin; the codes of {c.fmt} begin at {c.fmt.qmin}, not at 0.",
+        )]),
     ),
     Mistake(
         "lowest_code_forgotten", "zero point", ("zero_point", "asymmetric"),

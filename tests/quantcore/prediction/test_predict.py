@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_right_answers(scheme):
         ((0, 0), "nan", "not a number", "is not a number"),
         ((0, 0), "1e999999999", "not a number", "is not a number"),
         ((0, 0), "10,5", "not an integer", "is an integer"),
-        ((0, 0), "10", "rounding", "1.5 is a tie"),
+        ((0, 0), "10", "right", ""),  # 0.5 / 0.33333334, as shown, is no tie
         ((0, 0), "12", "off by one", "Too high by one. x / s = 1.5, rounded to 2, plus the zero point 9 is 11."),
         ((0, 0), "2", "zero point forgotten", "The zero point 9 is missing: 2 + 9."),
         ((1, 3), "10", "sign of x", "The sign is wrong: x is -0.2."),
@@ -127,6 +128,8 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
         ("uint4 symmetric", "0.375", "divisor", "Divided by 8; the highest code is the zero point + 7."),
         ("int4", "0.2", "divisor", "max|x| covers half of the codes, not all of them."),
         ("int4", "0.333", "symmetry", "This scheme is symmetric."),
+        ("int4", "0.4", "another convention", "Some libraries divide max|x| by 7.5; this one divides it by 7."),
+        ("int4", "0.1875", "divisor", "Divided by 2^4 = 16, the number of codes; max|x| covers half of them."),
         ("int4", "0.2857", "absolute value", "but |-3| is larger"),
         ("int4", "2.333", "inverse", "That is 1 / s"),
         ("int4", "3", "not divided", "divided into steps"),
@@ -153,10 +156,11 @@ def test_three_digits_tell_127_from_128():
     assert [m.kind for m in mark_scales(result, [(0, 0)] * 2, ["0.0118", "0.0117"])] == ["right", "divisor"]
 
 
-def test_errors_that_the_values_rule_out_are_not_named():
+def test_what_another_library_divides_by_is_a_convention():
     """max x / 127 where the library divides by 127.5, and no value is larger than max x."""
     (mark,) = mark_scales(of("int8 torchao", [[2.0, -1.0]]), [(0, 0)], ["0.015748"])
-    assert (mark.kind, mark.answer) == ("wrong", "0.015686275")
+    assert (mark.kind, mark.answer) == ("another convention", "0.015686275")
+    assert mark.sentence.startswith("Some libraries divide max|x| by 127; this one divides it by 127.5.")
 
 
 def test_scale_whose_range_needs_zero():
@@ -178,7 +182,7 @@ def test_a_scale_stored_as_zero_has_no_inverse():
         (ASYMMETRIC, "1", "codes of another format", "the zero point of int4"),
         (ASYMMETRIC, "", "blank", ""),
         (ASYMMETRIC, "nine", "not a number", "'nine' is not a number"),
-        (ASYMMETRIC, "8.5", "not an integer", "A zero point is an integer"),
+        (ASYMMETRIC, "8.5", "not an integer", "is an integer: round it"),
         (ASYMMETRIC, "10", "off by one", "Too high by one. It is clamp(qmin - round(low / s))"),
         ("int4 asymmetric", "1", "right", ""),
         ("int4 asymmetric", "-1", "sign of zero point", "The sign is wrong"),
@@ -239,9 +243,9 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
 @pytest.mark.parametrize(
     ("step", "place", "answers"),
     [
-        ("codes", (0, 0), [2 - 9, 0, 2, 1 + 9, 11]),  # z subtracted, and clamped; z forgotten; the tie rounded down
+        ("codes", (0, 0), [2 - 9, 0, 2, 9, 11]),  # z subtracted, clamped and wrapped; z forgotten
         ("scale", (0, 0), [(2 - 3) / 15, 2 / 15, 5 / 16, 5 / 15, 3 / 7]),
-        ("zero_point", (0, 0), [-9, 0, 1, 9]),  # sign of low, and clamped; of int4; low / s is -9 in float32
+        ("zero_point", (0, 0), [-9, 0, 1, 8, 9]),  # sign of low; of int8, int4 and symmetric uint4
     ],
 )
 def test_usual_answers(step, place, answers):
@@ -319,7 +323,7 @@ def test_low_in_steps_is_that_of_the_library():
     result = of("int4 asymmetric", [[-1.905881, 2.1781497]])
     assert float(result.x.min()) / result.scale.item() < -7
     (mark,) = mark_zero_points(result, [(0, 0)], ["0"])
-    assert (mark.kind, mark.answer) == ("off by one", "-1")  # and not rounded up
+    assert (mark.kind, mark.answer) == ("symmetry", "-1")  # and not rounded up
     (mark,) = mark_zero_points(result, [(0, 0)], ["7"])
     assert "round(-7)" in mark.sentence
 
@@ -327,4 +331,122 @@ def test_low_in_steps_is_that_of_the_library():
 def test_a_small_negative_value_is_rounded_to_0_without_a_sign():
     """Students know no -0."""
     result = of("int4 fixed(-7, 7)", [[-0.2, 3.0]])
-    assert prediction.correct_steps(qc.trace(result, (0, 0)), "codes") == "x / s = -0.2, rounded to 0."
+    assert prediction.correct_steps(qc.trace(result, (0, 0)), result, "codes") == "x / s = -0.2, rounded to 0."
+
+
+# int4: s = 0.7385 / 7 = 0.1055, in float32 a little less: both roundings to three digits are right, as is 0.1055
+@for_each(
+    ("values", "typed", "kind"),
+    [
+        ([0.7385], "0.105", "right"),
+        ([0.7385], "0.106", "right"),
+        ([0.7385], "0,1055", "right"),
+        ([0.7385], "0.1061", "wrong"),
+        ([0.7385], "0.104", "wrong"),
+        ([0.41], "0.0513", "divisor"),  # 0.41 / 8 = 0.05125
+        ([0.41], "0.0512", "divisor"),
+        ([0.41], "0.06", "too few digits"),
+        ([0.41], "0.050", "wrong"),
+    ],
+)
+def test_a_scale_is_right_at_three_digits_of_the_exact_one(values, typed, kind):
+    (mark,) = mark_scales(of("int4", [values]), [(0, 0)], [typed])
+    assert mark.kind == kind
+
+
+def test_of_scales_that_end_in_a_five_both_roundings_are_right():
+    """200 of them, each max |x| seven times a scale of four digits, computed in decimals."""
+    for i in range(200):
+        scale = Decimal(1005 + 10 * i).scaleb(-4)
+        result = of("int4", [[float(7 * scale)]])
+        half = Decimal("0.0005")
+        typed = [f"{scale - half}"[:-1], f"{scale + half}"[:-1], f"{scale}", f"{scale + 3 * half}"[:-1]]
+        marks = prediction.number_key(result, "scale", (0, 0), for_class=True)
+        assert [marks.marks(text)[0].right for text in typed] == [True, True, True, False], scale
+
+
+def test_a_tie_of_the_numbers_shown_may_be_rounded_as_a_tie():
+    """0.35 / 0.1 is 3.5, in float32 3.4999998: both 4 and 3 are right; 0.45 / 0.1 is a tie in both."""
+    result = of("int4 given(0.1)", [[0.35, 0.45]])
+    assert [m.right for m in mark_codes(result, [(0, 0)] * 3, ["4", "3", "2"])] == [True, int(result.codes[0, 0]) == 3, False]
+
+
+# uint4 asymmetric, s = 0.5, z = 5: 3.3 / 0.5 = 6.6, 7 + 5 = 12; 9 / 0.5 = 18, 23 is clamped to 15
+@for_each(
+    ("x", "typed", "kind", "words"),
+    [
+        (3.25, "12", "rounding", "6.5 is a tie: it is rounded to the even integer, 6, not 7."),
+        (9.3, "23", "rounding", "18.6 was truncated to 18; the scheme rounds it to 19. And 23 is outside 0..15."),
+        (9.3, "3", "zero point forgotten", "The zero point 5 is missing: 19 + 5. And 19 was wrapped."),
+        (9.3, "8", "wrapped", "24 is outside 0..15."),
+    ],
+)
+def test_usual_wrong_codes(x, typed, kind, words):
+    (mark,) = mark_codes(of("uint4 asymmetric given(0.5, 5)", [[x]]), [(0, 0)], [typed])
+    assert mark.kind == kind
+    assert words in mark.sentence
+
+
+def test_a_code_counted_from_zero():
+    (mark,) = mark_codes(of("int4 given(0.5)", [[1.6]]), [(0, 0)], ["11"])
+    assert (mark.kind, mark.answer) == ("counted from 0", "3")
+    assert mark.sentence == "That is q - qmin; the codes of int4 begin at -8, not at 0."
+
+
+def test_a_zero_point_of_0_was_treated_as_symmetric():
+    (mark,) = mark_zero_points(of("uint8 asymmetric", [[-1.0, 2.0]]), [(0, 0)], ["0"])
+    assert (mark.kind, mark.answer) == ("symmetry", "85")
+    assert mark.sentence.startswith("0 is the zero point of symmetric codes; this scheme is asymmetric.")
+
+
+def test_two_fields_swapped():
+    result = of("int4 given(0.5)", [[1.6, -0.4, 0.5]])  # 3, -1, 1
+    marks = mark_codes(result, [(0, 0), (0, 1), (0, 2)], ["3", "1", "-1"])
+    assert [mark.kind for mark in marks] == ["right", "sign of x", "sign of x"]
+    marks = mark_codes(result, [(0, 0), (0, 2)], ["1", "3"])
+    assert [mark.kind for mark in marks] == ["swapped", "swapped"]
+    assert marks[0].sentence == "Answers 1 and 2 stand in each other's place."
+
+
+# uint4, s = 0.25, z = 5: x = 1.65 gives 12, x̂ = (12 - 5) · 0.25 = 1.75, error -0.1
+@for_each(
+    ("asked", "typed", "kind"),
+    [
+        ("dequantized", "1.75", "right"),
+        ("dequantized", "1,750", "right"),
+        ("dequantized", "1.8", "too few digits"),
+        ("dequantized", "3", "zero point forgotten"),
+        ("dequantized", "4.25", "sign of zero point"),
+        ("dequantized", "-2", "zero point after scaling"),
+        ("dequantized", "12", "code instead of value"),
+        ("dequantized", "7", "code instead of value"),
+        ("dequantized", "1.5", "rounding"),
+        ("dequantized", "1.65", "not rounded"),
+        ("dequantized", "9", "wrong"),
+        ("error", "-0.1", "right"),
+        ("error", "-.100", "right"),
+        ("error", "0.1", "sign of the error"),
+        ("error", "-0.4", "in steps"),
+        ("error", "0.15", "rounding"),
+        ("error", "5", "wrong"),
+    ],
+)
+def test_values_and_errors(asked, typed, kind):
+    (mark,) = prediction.mark(of("uint4 given(0.25, 5)", [[1.65]]), asked, [(0, 0)], [typed])
+    assert mark.kind == kind, mark
+
+
+# 64 codes of 4 bits, 8 scales of 32 and 8 zero points of 4: (256 + 256 + 32) / 64 = 8.5
+@for_each(("typed", "kind"), [("8.5", "right"), ("4", "parameters not counted"), ("8", "parameters not counted"), ("8.6", "wrong")])
+def test_bits_per_element(typed, kind):
+    x = np.arange(64).reshape(8, 8) / 7
+    (mark,) = prediction.mark(of("uint4 asymmetric per_channel(0)", x), "bits", [(0, 0)], [typed])
+    assert mark.kind == kind
+    assert mark.right or not mark.sentence.startswith("In bits") or "= 8.5" in mark.sentence or "is 8.5." in mark.sentence
+
+
+def test_a_class_is_shown_no_tails_of_float32():
+    result = of("uint4 asymmetric", [[-3.0, 2.0, 1.2]])  # a scale of a third, and 1.2 / s = 3.6000001 in float32
+    keys = [prediction.number_key(result, "codes", (0, 2), for_class=for_class) for for_class in (False, True)]
+    assert keys[0].how.replace("3.6000001", "3.6") == keys[1].how == "x / s = 3.6, rounded to 4, plus the zero point 9 is 13."
+    assert prediction.shown(float(result.scale)) == "0.333333"

@@ -1,6 +1,7 @@
 """Questions to a class: what they ask for is told apart by the catalogue of mistakes, whose answers they carry."""
 
 import itertools
+import re
 from collections import Counter
 
 import numpy as np
@@ -9,31 +10,40 @@ from grid import for_each
 
 import quantcore as qc
 from pages.learn.classroom import questions
-from pages.learn.classroom.questions import AnswerKey, as_typed, ask_about
+from pages.learn.classroom.questions import ask_about
 from quantcore.mistakes import answers
-from quantcore.numerics import decimal
-from quantcore.prediction import practice
-from quantcore.tracing import number
+from quantcore.prediction import as_typed, practice, shown
 
 FOUND = practice(qc.INT4, False, 3, clipping=True)
 RESULT = qc.apply(FOUND.x, qc.Scheme(qc.INT4, False, range_setting=qc.Fixed(FOUND.low, FOUND.high)))
 ROWS = qc.apply(FOUND.x, qc.Scheme.parse("int8 asymmetric per_channel(0)"))
 
 
+def shortened(sentence):
+    """A sentence with at most five digits after a point, rounded as Python does."""
+    return re.sub(r"\d+\.\d{4,}", lambda number: f"{float(number[0]):.6g}", sentence)
+
+
+def places(result, asked, question):
+    """The elements or blocks of a question."""
+    if asked != "codes":
+        return list(np.ndindex(result.scale.shape))
+    return [(int(question.part.rows[row]), int(question.part.columns[column])) for row, column in question.part.marked]
+
+
 @pytest.mark.parametrize(("result", "asked"), [(RESULT, "codes"), (ROWS, "codes"), (ROWS, "zero_point"), (RESULT, "zero_point")])
 def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked):
     question = ask_about(result, asked)
-    source = AnswerKey.of(question)
     explained = 0
-    for each, right in zip(source.fields, question.right, strict=True):
+    for key, place in zip(question.keys, places(result, asked, question), strict=True):
         exact = result.codes if asked == "codes" else result.zero_point
-        assert float(right) == float(exact[each.place])
-        given = list(answers(result, asked, each.place))
+        assert float(key.right) == float(exact[place])
+        given = list(answers(result, asked, place))
         for value in range(-300, 301):
-            names = {name for text, name, _ in each.wrong if text == str(value)}
-            assert names == {answer.mistake.name for answer in given if answer.value == value}
-            explained += bool(names)
-        assert right in each.how
+            sentences = {shortened(sentence) for text, _, sentence in key.wrong if text == str(value)}
+            assert sentences == {shortened(answer.sentence) for answer in given if answer.value == value}
+            explained += bool(sentences)
+        assert key.right in key.how
     assert explained > len(question.fields)
 
 
@@ -83,11 +93,11 @@ def test_no_other_elements_tell_more_mistakes_apart(name):
 
 def test_a_class_is_told_what_it_needs():
     assert ask_about(ROWS, "codes", at=(2, 1)).facts.startswith("int8: codes -128 to 127 · asymmetric · scale ")
-    assert {each.place[0] for each in AnswerKey.of(ask_about(ROWS, "codes", at=(2, 1))).fields} == {2}
+    assert {row for row, _ in places(ROWS, "codes", ask_about(ROWS, "codes", at=(2, 1)))} == {2}
     scale = ask_about(RESULT, "scale", "scheme=int4")
     assert (scale.digits, scale.right) == (3, (as_typed(FOUND.scale, 3),))
     assert "scale" not in scale.facts
-    assert AnswerKey.of(scale).link == "scheme=int4"
+    assert scale.link == "scheme=int4"
 
 
 @pytest.mark.parametrize(
@@ -114,22 +124,22 @@ def test_a_large_tensor_is_asked_about_without_being_shown():
     x = np.arange(-64, 64, dtype=np.float32).reshape(8, 16) / 10
     result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_channel(0)"))
     codes, scales, zeros = (ask_about(result, asked, at=(3, 5)) for asked in ("codes", "scale", "zero_point"))
-    part = AnswerKey.of(codes).part
+    part = codes.part
     assert part
     assert len(part.columns) <= questions.CELLS
     assert [part.texts[row][column] for row, column in part.marked] == [name.removeprefix("x = ") for name in codes.fields]
     for row, column in part.marked:
         assert float(part.texts[row][column]) == pytest.approx(float(x[int(part.rows[row]), int(part.columns[column])]))
-    assert AnswerKey.of(scales).part is None
+    assert scales.part is None
     assert scales.fields[1] == "row 1, range -4.8 to 0"  # a range has 0 in it
-    assert zeros.fields[1] == f"row 1, range -4.8 to 0, scale {decimal(float(result.scale[1, 0]))}"
+    assert zeros.fields[1] == f"row 1, range -4.8 to 0, scale {shown(float(result.scale[1, 0]))}"
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
 def test_a_tensor_of_any_rank_is_shown_by_its_indices(shape):
     x = (np.arange(int(np.prod(shape)), dtype=np.float32) / 4 - 1).reshape(shape)
-    part = AnswerKey.of(ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes")).part
-    assert [name for row in part.texts for name in row] == [decimal(float(v)) for v in x.ravel()]
+    part = ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes").part
+    assert [name for row in part.texts for name in row] == [shown(float(v)) for v in x.ravel()]
     assert part.rows == {(): ("",), (5,): ("",)}.get(shape, tuple(f"{i}, {j}" for i in range(2) for j in range(3)))
 
 
@@ -137,9 +147,9 @@ def test_numbers_too_long_for_a_projector_are_not_shown():
     x = np.random.default_rng(0).normal(0, 1234, (8, 8)).astype(np.float32)
     result = qc.apply(x, qc.Scheme.parse("int8 per_channel(0)"))
     scales = ask_about(result, "scale")
-    assert AnswerKey.of(scales).part is None
+    assert scales.part is None
     assert scales.fields[2].startswith("row 2, range -")
-    codes = AnswerKey.of(ask_about(result, "codes")).part
+    codes = ask_about(result, "codes").part
     assert len(codes.columns) == len(codes.marked)
 
 
@@ -152,14 +162,14 @@ def test_what_a_library_does_differently_is_said():
 def test_a_range_that_is_not_min_max_is_given():
     result = qc.apply(FOUND.x, qc.Scheme.parse("int4 asymmetric percentile(90)"))
     t = qc.trace(result, (0, 0))
-    assert f"range {number(t.low)} to {number(t.high)}" in ask_about(result, "scale").facts
+    assert f"range {shown(t.low)} to {shown(t.high)}" in ask_about(result, "scale").facts
 
 
 def test_a_block_without_a_finite_value_is_one_sentence():
     x = np.array([[1.0, 2.0], [np.nan, np.inf]], np.float32)
     with pytest.warns(UserWarning, match="NaN"):
         codes = qc.apply(x, qc.Scheme.parse("int4 per_channel(0) torch.fake_quantize"))
-    assert {each.place[0] for each in AnswerKey.of(ask_about(codes, "codes")).fields} == {0}
+    assert {row for row, _ in places(codes, "codes", ask_about(codes, "codes"))} == {0}
     with pytest.raises(qc.QuantError, match=r"finite.*\.$"):
         ask_about(codes, "codes", at=(1, 0))
     with pytest.raises(qc.QuantError, match=r"finite.*\.$"):

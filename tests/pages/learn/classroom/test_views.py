@@ -9,7 +9,7 @@ from grid import for_each
 
 import quantcore as qc
 from pages.learn.classroom import controls, views
-from pages.learn.classroom.questions import AnswerKey, ask_about
+from pages.learn.classroom.questions import ask_about
 from pages.learn.classroom.views import NO_MISTAKE
 from pages.serving.classroom import Board, Round, Tally
 
@@ -32,8 +32,8 @@ def board(*votes, joined=9):
 
 
 def test_each_wrong_number_has_its_bar_and_its_mistakes():
-    wrong = {value: [] for value, _, _ in AnswerKey.of(ASKED).fields[0].wrong}
-    for value, _, sentence in AnswerKey.of(ASKED).fields[0].wrong:
+    wrong = {value: [] for value, _, _ in ASKED.keys[0].wrong}
+    for value, _, sentence in ASKED.keys[0].wrong:
         wrong[value].append(sentence)
     (value, sentences), *_ = wrong.items()
     votes = [tally("revealed", right=3, first={value: 2, "77": 1})]

@@ -8,13 +8,16 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
+import quantcore as qc
+from pages.learn.classroom.questions import as_choice, ask_about
 from pages.serving.classroom import ClassStore, Question, phones, place
 from pages.serving.middleware.headers import SecurityHeaders, content_security_policy
 from pages.serving.middleware.limits import Rate
 from pages.serving.middleware.page_head import Pages
 from quantcore.errors import QuantError
+from quantcore.prediction import NumberKey
 
-ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed")
+ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), tuple(map(NumberKey, ("1", "-2"))))
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def test_a_student_joins_answers_and_sees_what_is_right(phone, classes):
     assert "locked" in problem(locked, 409)
     classes.steer(code, secret, "reveal")
     last = send(phone, code, "join", browser=me).json()  # it opens the page again
-    assert last == shown | {"phase": "revealed", "mine": ["1", "-3"], "right": ["1", "-2"], "browser": me}
+    assert last == shown | {"phase": "revealed", "mine": ["1", "-3"], "right": ["1", "-2"], "marks": [True, False], "browser": me}
     classes.end(code, secret)
     problem(send(phone, code, "state", browser=me), 403)
     problem(send(phone, code, "join", browser=me), 404)
@@ -73,11 +76,11 @@ def test_a_student_joins_answers_and_sees_what_is_right(phone, classes):
 
 def test_the_largest_question_fits_into_one_kilobyte(phone, classes):
     code, secret = classes.begin()
-    fields, right = tuple(f"ẍ = {i}.123" for i in range(8)), ("-1000000",) * 8
+    fields, keys = tuple(f"ẍ = {i}.123" for i in range(8)), (NumberKey("-1000000"),) * 8
     with pytest.raises(QuantError, match="bytes") as caught:
-        Question("p" * 1000, "", fields, right)
+        Question("p" * 1000, "", fields, keys)
     size, most = map(int, re.findall(r"\d+", str(caught.value)))
-    largest = Question("p" * (1000 - size + most), "", fields, right)
+    largest = Question("p" * (1000 - size + most), "", fields, keys)
     number, me = classes.ask(code, secret, largest), classes.join(code)
     classes.answer(code, me, number, ["-99999999999"] * 8)
     classes.steer(code, secret, "reveal")
@@ -145,3 +148,49 @@ def test_the_page_is_ours_alone_and_its_policy_allows_its_script(phone):
         assert not re.findall(rb"""(?:src|href)=["'](?!data:)""", page.content)
         assert b"innerHTML" not in page.content
     assert phone.get("/below/class/k3f79qxm/join").status_code == 405
+
+
+def test_a_phone_learns_why_after_the_reveal(phone, classes):
+    """The arithmetic, and the kind and sentence of the mistake; of one's own wrong answers alone."""
+    scheme = qc.Scheme.parse("uint4 asymmetric given(0.5, 5)")
+    question = ask_about(qc.apply([3.3, 2.0, 9.3], scheme), "codes", places=[(0,), (1,), (2,)])
+    code, secret = classes.begin()
+    me, other = classes.join(code), classes.join(code)
+    number = classes.ask(code, secret, question)
+    classes.answer(code, me, number, ["12", "4", "99"])  # right; the zero point is missing; unexplained
+    asked = {"browser": me, "round": number}
+    problem(send(phone, code, "why", **asked), 409)
+    classes.steer(code, secret, "reveal")
+    problem(send(phone, code, "why", **asked | {"round": number + 1}), 409)
+    found = send(phone, code, "why", **asked).json()["why"]
+    assert [(i, [kind for kind, _ in reasons]) for i, _, reasons in found] == [(1, ["zero point forgotten"]), (2, ["wrong"])]
+    assert found[0][1:] == [
+        "x / s = 4, rounded to 4, plus the zero point 5 is 9.", [["zero point forgotten", "The zero point 5 is missing: 4 + 5."]]]  # fmt: skip
+    assert [i for i, *_ in send(phone, code, "why", **asked | {"browser": other}).json()["why"]] == [0, 1, 2]
+
+
+def test_a_right_answer_in_another_form_is_marked_right(phone, classes):
+    question = ask_about(qc.apply([0.7385], qc.Scheme.parse("int4")), "scale")
+    code, secret = classes.begin()
+    browsers = {text: classes.join(code) for text in ("0.105", "0,106", ".1055", "0.107")}
+    number = classes.ask(code, secret, question)
+    for text, browser in browsers.items():
+        classes.answer(code, browser, number, [text])
+    classes.steer(code, secret, "reveal")
+    marks = {text: send(phone, code, "state", browser=browser).json()["marks"] for text, browser in browsers.items()}
+    assert marks == {"0.105": [True], "0,106": [True], ".1055": [True], "0.107": [False]}
+    assert not send(phone, code, "why", browser=browsers["0.105"], round=number).json()["why"]
+
+
+def test_a_choice_is_answered_with_one_of_them(phone, classes):
+    question = as_choice(ask_about(qc.apply([0.7385, -0.2], qc.Scheme.parse("int4")), "scale"))
+    code, secret = classes.begin()
+    me, number = classes.join(code), classes.ask(code, secret, question)
+    assert send(phone, code, "state", browser=me).json()["choices"] == list(question.choices)
+    for typed in ("-1", str(len(question.choices)), "0.5"):
+        problem(send(phone, code, "answer", browser=me, round=number, typed=[typed]), 400)
+    wrong = next(known for known in question.keys[0].wrong)
+    assert send(phone, code, "answer", browser=me, round=number, typed=[wrong.value]).json()["mine"] == [wrong.value]
+    classes.steer(code, secret, "reveal")
+    ((_, _, reasons),) = send(phone, code, "why", browser=me, round=number).json()["why"]
+    assert reasons[0][1] == wrong.sentence

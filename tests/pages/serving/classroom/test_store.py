@@ -27,9 +27,15 @@ from pages.serving.classroom import (
     clock as class_clock,
 )
 from quantcore.errors import QuantError
+from quantcore.prediction import NumberKey
 
-ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed 3")
-SCALE = Question("Which scale?", "int4", ("scale",), ("0.0314",), digits=3)
+
+def keys(*right):
+    return tuple(map(NumberKey, right))
+
+
+ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), keys("1", "-2"), link="seed 3")
+SCALE = Question("Which scale?", "int4", ("scale",), (NumberKey("0.0314", 3),))
 
 
 class Clock:
@@ -217,7 +223,7 @@ def test_the_plan_is_kept_with_its_class_and_limited(begun):
     classes.set_plan(code, secret, [ASKED, SCALE])
     assert classes.plan(code, secret) == [ASKED, SCALE]
     refused(400, classes.set_plan, code, secret, [ASKED] * (store.MOST_PLANNED + 1))
-    refused(400, classes.set_plan, code, secret, [Question(**vars(ASKED) | {"source": "x" * store.PLAN_BYTES})])
+    refused(400, classes.set_plan, code, secret, [Question(**vars(ASKED) | {"link": "x" * store.PLAN_BYTES})])
     assert classes.plan(code, secret) == [ASKED, SCALE]
 
 
@@ -245,14 +251,16 @@ def test_equal_numbers_are_counted_as_equal():
     assert {ASKED.read(text) for text in ("-7", "−7", " -07 ", "-7.0", "-7,")} == {"-7"}
     assert {ASKED.read(text) for text in ("0", "-0", "00")} == {"0"}
     assert ASKED.read("100") == "100"
-    assert {SCALE.read(text) for text in ("0.0314", ".0314", "0,03140", "0.031400", "0.03142")} == {"0.0314"}
-    assert [SCALE.read("0.03149"), SCALE.read("12345")] == ["0.0315", "12300"]
+    assert {SCALE.read(text) for text in ("0.0314", ".0314", "0,0314", " 00.0314")} == {"0.0314"}
+    assert [SCALE.read(text) for text in ("-.50", "-0.0", "7.", "12345")] == ["-0.50", "0", "7", "12345"]  # as precise as typed
 
 
 @for_each(
     "change",
-    [{"fields": (), "right": ()}, {"right": ("1",)}, {"right": ("1", "2.5")}, {"right": ("1", "-0")},
-     {"prompt": "ä" * 500}, {"fields": tuple("abcdefghi"), "right": tuple("123456789")}],
+    [{"fields": (), "keys": ()}, {"keys": keys("1")}, {"keys": keys("1", "2.5")}, {"keys": keys("1", "-0")},
+     {"keys": (NumberKey("1"), NumberKey("0.5", 3))}, {"choices": ("a", "b")}, {"prompt": "ä" * 500},
+     {"fields": ("x",), "keys": keys("0"), "choices": ("a",)}, {"fields": ("x",), "keys": keys("2"), "choices": ("a", "b")},
+     {"fields": tuple("abcdefghi"), "keys": keys(*"123456789")}],
 )  # fmt: skip
 def test_a_question_that_phones_can_not_show_is_refused(change):
     with pytest.raises(QuantError, match=r"\.$"):
