@@ -27,6 +27,7 @@ _SCRIPT = "\n".join(
         "link.js",
         "presenter.js",
         "progress.js",
+        "asked.js",
         "tabs.js",
         "sheet.js",
         "paste.js",

@@ -109,7 +109,7 @@ def four_maps(
 
 def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]) -> None:
     if st.session_state[key].picked:
-        on_pick(element(view, shape, *map(int, st.session_state[key].picked)))
+        on_pick(element(view, shape, *map(int, st.session_state[key].picked[:2])))
 
 
 def _moved(key: str) -> None:

@@ -12,14 +12,18 @@ from pages.maps.places import around, axes_text, index_text, read_element, read_
 from pages.shared import messages
 from pages.shared.charts import theme
 from pages.shared.large import is_large
-from pages.shared.state import pinned, selection
+from pages.shared.state import choice, pinned, selection
 from pages.shared.state.selection import PageTensor
-from quantcore.analysis import View
+from quantcore.analysis import View, steps
 from quantcore.diagnosis import Box
 
+KEY = "maps"
 ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
 # Keys of the controls, also parameters of the link
-KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
+KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at", "error_of"}
+RMS = "rms"
+# what the error map shows where a cell stands for several elements
+_ERRORS = {RMS: "RMS error", "largest": "largest error"}
 
 
 def controls(
@@ -78,6 +82,7 @@ def draw(
         None if current else scheme,
         other.scheme if other else None,
         beside or live.nothing,
+        rms=st.session_state.get("error_of", RMS) == RMS,
     )
     try:
         picture = maps.picture(tensor, scheme, arithmetic.offer())
@@ -86,7 +91,7 @@ def draw(
         return
     with place:
         following = live.offer(maps, current or selection.get()) if beside else None
-        component.four_maps(picture, key="maps", on_pick=pick, on_region=region, live=following)
+        component.four_maps(picture, key=KEY, on_pick=_clicked, on_region=region, live=following)
 
 
 def _chosen(shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -101,6 +106,14 @@ def pick(index: tuple[int, ...]) -> None:
     """Choose an element and open its arithmetic (a callback)."""
     st.session_state["cell"] = index_text(index)
     st.session_state["tab"] = ARITHMETIC
+
+
+def _clicked(index: tuple[int, ...]) -> None:
+    """Choose an element and open its arithmetic, unless that stands beside the maps (a callback)."""
+    if len(st.session_state[KEY].picked) == 2:
+        pick(index)
+    else:
+        st.session_state["cell"] = index_text(index)
 
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
@@ -148,8 +161,14 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
         if any(spans.values()):
             st.button("Show all", on_click=region, args=(None, None))
         axes, index = _axes(shape)
-    rows, columns = (read_span(typed, name) for name, typed in spans.items())
-    return View(axes=axes, index=index, rows=rows, columns=columns)
+        rows, columns = (read_span(typed, name) for name, typed in spans.items())
+        view = View(axes=axes, index=index, rows=rows, columns=columns)
+        if steps(shape, view) != (1, 1) and not st.session_state.get(pinned.DIFFERENCE):
+            hint = "A cell stands for several elements: the RMS of their errors, or the largest"
+            choice.segmented(
+                "Error map", "error_of", _ERRORS, label_visibility="collapsed", width="content", help=hint
+            )
+    return view
 
 
 def _name_slice(place: DeltaGenerator, shape: tuple[int, ...], view: View, worst: tuple[int, ...]) -> None:

@@ -28,7 +28,7 @@ from pages.serving import warm
 from pages.serving.work.admission import WorkKind
 from pages.shared.computing import cache, needs, turn
 from pages.shared.state.selection import Current, PageTensor
-from quantcore.analysis import View
+from quantcore.analysis import View, steps
 from quantcore.diagnosis import Box
 
 PATH = "live"  # of the route
@@ -70,6 +70,7 @@ class LiveView:
         found: boxes that are outlined; ``found_in``: under this scheme alone, None for any.
         against: the scheme that the error map is compared with.
         beside: what else of the page follows.
+        rms: whether the error map shows the RMS of each cell, where cells stand for several elements.
     """
 
     view: View
@@ -82,6 +83,7 @@ class LiveView:
     found_in: qc.Scheme | None = None
     against: qc.Scheme | None = None
     beside: Beside = nothing
+    rms: bool = False
 
     def picture(self, tensor: PageTensor, scheme: qc.Scheme, pointer: arithmetic.Offer) -> Picture:
         """Return what the maps show of a tensor under a scheme.
@@ -94,9 +96,10 @@ class LiveView:
         if element is None:
             element = arithmetic.worst_of(cache.report(tensor, scheme), tensor.shape)
         shown = arithmetic.of(tensor, scheme, element)
+        rms = self.rms and steps(tensor.shape, self.view) != (1, 1)
         return Picture(
             result,
-            cache.drawn(tensor, result.scheme, self.view, self.against),
+            cache.drawn(tensor, result.scheme, self.view, self.against, rms=rms),
             self.view,
             identity=tensor.key,
             element=shown.trace.index,

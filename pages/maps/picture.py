@@ -96,16 +96,18 @@ def cells(picture: Picture) -> dict[str, Any]:
     if data.worst is not data.largest:
         own = _elements(result, data, data.worst, by_block)
         arrays |= {f"worst_{name}": packed for name, packed in own.items()}
-    if data.other is not None:
-        arrays["other"] = _narrow(data.other)
+    for name in ("other", "rms"):
+        if (values := getattr(data, name)) is not None:
+            arrays[name] = _narrow(values)
     if by_block:
         parameters = {"scale": data.scales, "zero_point": data.zero_points}
         arrays |= {name: _narrow(_shrunk(values)) for name, values in parameters.items()}
+    rms = "" if data.rms is None else "rms"
     first, of_scales = data.scales_at or (0, data.block)
     return {
         "arrays": arrays,
         "x_key": _digest(f"{picture.identity} {view}"),
-        "arrays_key": f"{picture.identity} {picture.scheme} {view} {picture.against}",
+        "arrays_key": f"{picture.identity} {picture.scheme} {view} {picture.against} {rms}",
         "blocks": [*of_scales, data.scales.shape[1], first] if by_block else None,
         "colours": figures.scales_of_maps(data, picture.format, picture.theme, grey=picture.grey),
         "square": picture.grey,

@@ -40,5 +40,6 @@ from quantcore.analysis.views import (
     map_data,
     place,
     step_of,
+    steps,
 )
 from quantcore.analysis.windows import in_tensor, joined, value_data

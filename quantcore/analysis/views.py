@@ -4,10 +4,11 @@ A map shows at most `MAX_CELLS` cells per side. In a larger plane each cell repr
 shows one of them: the maps of the original, codes and dequantized values show the element with the largest
 |x|, which does not depend on the scheme, and the error map shows the one with the largest |error|, so that
 the worst error is always visible. All numbers given for a cell belong to the element that its map shows.
+Where a cell stands for many, their largest errors are much alike: the error map can show their RMS instead.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from quantcore.quantization import Quantized
 # This module is the public `qc.views`
 __all__ = [
     "MAPS", "MAX_CELLS", "Cells", "MapData", "View", "borders_of", "box_of_blocks", "element", "map_data",
-    "place", "step_of",
+    "place", "step_of", "steps",
 ]  # fmt: skip
 
 Span = tuple[int, int]
@@ -154,7 +155,8 @@ class MapData:
     ``block``: elements per block (down, across). ``other``: if two results are compared, the other's x̂ at
     the elements of ``worst``, which are then those whose errors differ most. ``names``: the maps that exist;
     "codes" and "dequantized" if there is no original. ``scales_at``: the row where ``scales`` begins, and the
-    elements per scale (down, across); None means row 0 and ``block``.
+    elements per scale (down, across); None means row 0 and ``block``. ``rms``: √(mean error²) of each cell's
+    elements, float32, if the error map shows that.
     """
 
     largest: Cells
@@ -169,13 +171,16 @@ class MapData:
     other: npt.NDArray[np.float32] | None = None
     names: tuple[str, ...] = MAPS
     scales_at: tuple[int, Span] | None = None
+    rms: npt.NDArray[np.float32] | None = None
 
     def of(self, name: str) -> Cells:
         """Return the elements shown by the map ``name``: "x", "codes", "dequantized" or "error"."""
         return self.worst if name == "error" else self.largest
 
     def map(self, name: str) -> npt.NDArray[Any]:
-        """Return what the map ``name`` draws: its elements, or |error| - |error of the other result|."""
+        """Return what the map ``name`` draws: its elements, |error| - |error of the other result|, or RMS."""
+        if name == "error" and self.rms is not None:
+            return self.rms
         drawn: npt.NDArray[Any] = getattr(self.of(name), name)
         if name == "error" and self.other is not None:  # negative where this result is closer to x
             drawn = np.abs(drawn) - np.abs(self.worst.x - self.other)
@@ -190,20 +195,26 @@ class MapData:
         cell = f"Each cell stands for {down} × {across} elements and shows the one"
         if "error" not in self.names:
             return f"{cell} with the largest |value|."
-        worst = (
-            "in the error map, the one with the largest |error|"
-            if self.other is None
-            else "in the last map, the one whose errors differ most"
-        )
+        worst = "in the error map, the one with the largest |error|"
+        if self.rms is not None:
+            worst = "the last map shows the RMS of all their errors"
+        elif self.other is not None:
+            worst = "in the last map, the one whose errors differ most"
         return f"{cell} with the largest |x|; {worst}."
 
 
 def map_data(
-    result: Quantized, view: View | None = None, against: Quantized | None = None, step: Span | None = None
+    result: Quantized,
+    view: View | None = None,
+    against: Quantized | None = None,
+    step: Span | None = None,
+    *,
+    rms: bool = False,
 ) -> MapData:
     """Return the cells of the four maps.
 
     Args:
+        rms: if cells stand for several elements and there is no ``against``, the error map shows the RMS.
         against: another result of the same x; the error map then shows |error| - |its error|.
         step: elements per cell (down, across); by default just enough to keep each side within `MAX_CELLS`.
 
@@ -221,13 +232,17 @@ def map_data(
     height, width = plane.x.shape
     rows, columns = span_of(view.rows, height, "rows"), span_of(view.columns, width, "columns")
     step = step or step_of(rows, columns)
+    sums: list[Tensor] = []
     if step == (1, 1):
         every = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
         largest = worst = _cells(plane, *torch.meshgrid(*every, indexing="ij"))
     else:
 
         def both(part: Span) -> tuple[Tensor, Tensor]:
-            return plane.x[slice(*part), slice(*columns)].abs(), _error_size(plane, part, columns)
+            error = _error_size(plane, part, columns)
+            if rms and against is None:
+                sums.append(_mean_square(error, step))
+            return plane.x[slice(*part), slice(*columns)].abs(), error
 
         places = extreme_of(both, rows, columns, step, plane.x.device)
         largest, worst = (_cells(plane, *at) for at in places)
@@ -245,7 +260,8 @@ def map_data(
         other = _cells(plane_of_other, row, column).dequantized
     parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
     borders = borders_of(rows, columns, plane.block)
-    return MapData(largest, worst, rows, columns, step, borders, *parameters, plane.block, other)
+    drawn = MapData(largest, worst, rows, columns, step, borders, *parameters, plane.block, other)
+    return replace(drawn, rms=torch.cat(sums).sqrt_().cpu().numpy()) if sums else drawn
 
 
 def step_of(rows: Span, columns: Span) -> Span:
@@ -255,6 +271,21 @@ def step_of(rows: Span, columns: Span) -> Span:
     (4, 1)
     """
     return -(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS)
+
+
+def steps(shape: tuple[int, ...], view: View) -> Span:
+    """Return the elements per cell (down, across) of the maps of a tensor.
+
+    >>> steps((2, 1000, 10), View())
+    (4, 1)
+
+    Raises:
+        QuantError: the view does not fit the tensor.
+    """
+    height, width = (1, 1, *shape)[-2:]
+    if len(shape) > 1:
+        height, width = (shape[axis] for axis in axes_of(view, len(shape)))
+    return step_of(span_of(view.rows, height, "rows"), span_of(view.columns, width, "columns"))
 
 
 def borders_of(rows: Span, columns: Span, block: Span) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -355,6 +386,20 @@ def _largest(size: Tensor, step: Span) -> Tensor:
     column = bands.amax(1).view(len(bands), -1, step[1]).argmax(-1)
     row = bands.gather(2, (across + column)[:, None].expand(-1, step[0], -1)).mT.contiguous().argmax(-1)
     return row * step[1] + column
+
+
+def _mean_square(error: Tensor, step: Span) -> Tensor:
+    """Return the mean square of each box of ``step`` elements; boxes at the end may have fewer."""
+    height, width = error.shape
+    short = (-height % step[0], -width % step[1])
+    padded = torch.nn.functional.pad(error, (0, short[1], 0, short[0])) if any(short) else error
+    boxes = padded.view(-1, step[0], padded.shape[1] // step[1], step[1])
+    sums = torch.einsum("aibj,aibj->ab", boxes, boxes)
+    down = torch.full((len(boxes),), float(step[0]), device=error.device)
+    across = torch.full((boxes.shape[2],), float(step[1]), device=error.device)
+    down[-1] -= short[0]
+    across[-1] -= short[1]
+    return sums / (down[:, None] * across)
 
 
 def _error_size(plane: Plane, rows: Span, columns: Span) -> Tensor:

@@ -40,6 +40,7 @@ _WIDTH = 2400.0  # px over which circles are spread, with some overlap
 _SPAN = 4.0  # smallest span of the axis in dB: smaller differences should not look large
 _NAME = 90  # characters
 _FEW, _TICK = 12, 48  # up to this many tensors are bars, with names of this many characters
+ALIKE = 1.1  # bits per weight that differ by less than this factor have one color
 _THICK, _HIGH = 26, 214  # px: the thickest bar, and the height of the plot
 Point = tuple[float, float]  # bytes, summed error
 _BITS = (2, 3, 4, 6, 8, 16)  # on the color bar
@@ -58,12 +59,13 @@ def harm(
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
-        order: how the tensors are sorted, for the axis title, such as "the most harmed first".
+        order: how the tensors are sorted, for the axis title, such as "most harmed first".
     """
     values = frame[metric].to_numpy(float)
     drawn = np.isfinite(values) & ((values > 0) | (metric in ("sqnr_db", "cosine")))
     places = np.flatnonzero(drawn)
     shown = frame.iloc[places]
+    alike = _alike(shown["bits_per_weight"].to_numpy(float))
     colors = {
         "color": np.log2(np.clip(shown["bits_per_weight"].to_numpy(float), 1, 64)),
         "colorscale": palette("sequential", theme),
@@ -77,14 +79,14 @@ def harm(
             "title": {"text": "bits per weight", "side": "right"},
             "outlinewidth": 0,
         },
-        "showscale": True,
+        "showscale": not alike,
     }
     told: dict[str, Any] = {
         "customdata": places.tolist(),
         "text": [_harm_tooltip(row, metric) for row in shown.to_dict("records")],
         "hovertemplate": "%{text}<extra></extra>",
     }
-    layout = _layout(metric, order, len(places), len(frame), theme)
+    layout = _layout(metric, order, alike, len(places), len(frame), theme)
     if len(places) <= _FEW and metric != "cosine":
         return _bars(values[places], list(shown["tensor"]), colors, told, layout)
     sizes = np.sqrt(
@@ -127,11 +129,12 @@ def _harm_tooltip(row: dict[str, Any], metric: str) -> str:
     return "<br>".join([*lines, f"{row['bits_per_weight']:.4g} bits per weight, {row['bytes']:,} bytes"])
 
 
-def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str, Any]:
+def _layout(metric: str, order: str, alike: str, n: int, count: int, theme: str) -> dict[str, Any]:
     layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
-    left_out = f", {count - n:,} not shown (exact or not finite)" if n < count else ""
+    left = count - n
+    more = f"; {left:,} more {'is' if left == 1 else 'are'} exact or not finite" if left else ""
     layout["xaxis"] = {
-        "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else ""},
+        "title": {"text": f"{count_of(n, 'tensor')}{alike}, {order}{more}" if order else ""},
         "showticklabels": False, "showgrid": False, "zeroline": False,
         "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],
     }  # fmt: skip
@@ -140,6 +143,14 @@ def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str
         layout["yaxis"] |= {"type": "log"}
     layout["hoverlabel"] = _hover(theme)
     return layout
+
+
+def _alike(bits: np.ndarray) -> str:
+    """Return how many bits per weight all have, if a color bar would show one color; empty otherwise."""
+    if not bits.size or bits.max() > ALIKE * bits.min():
+        return ""
+    low, high = f"{bits.min():.3g}", f"{bits.max():.3g}"
+    return f" of {low if low == high else f'{low} to {high}'} bits per weight"
 
 
 def _hover(theme: str) -> dict[str, Any]:
@@ -286,7 +297,7 @@ def treemap(
     trace = go.Treemap(
         ids=[str(i) for i in range(len(tiles))],
         parents=["" if tile.parent < 0 else str(tile.parent) for tile in tiles],
-        labels=[shown(title if i == 0 else tile.label) for i, tile in enumerate(tiles)],
+        labels=[shown(title if i == 0 else _telling(tile)) for i, tile in enumerate(tiles)],
         values=[tile.size for tile in tiles],
         branchvalues="total",
         customdata=[-1 if tile.leaf is None else tile.leaf for tile in tiles],
@@ -310,6 +321,13 @@ def treemap(
     layout["hoverlabel"] = _hover(theme)
     layout["uniformtext"] = {"minsize": SMALL, "mode": "hide"}
     return go.Figure([trace], layout)
+
+
+def _telling(tile: Tile) -> str:
+    """Return the label of a tile; one that says little, "0" or "weight", has the name before it."""
+    known = tile.path.removesuffix(tile.label).rstrip(".").rpartition(".")[2]
+    says_little = tile.label.isdigit() or (tile.leaf is not None and "." not in tile.label)
+    return f"{known}.{tile.label}" if says_little and known and not tile.folded else tile.label
 
 
 def shown(text: str, most: int = _LABEL) -> str:

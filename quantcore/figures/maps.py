@@ -25,6 +25,7 @@ from quantcore.quantization import Quantized, check_result
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
+RMS = "RMS error"
 NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
 WIDTH = 1000  # px of a figure, in a notebook or beside a sidebar: Plotly would shrink numbers until they fit
 # with MANY cells or more, one in FEW may lie outside the color range, if FAR times as far out as the others
@@ -37,6 +38,8 @@ BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cel
 def titles_of_maps(data: MapData) -> dict[str, str]:
     """Return the title of each map, by its name."""
     titles = TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
+    if data.rms is not None:
+        titles = {**TITLES, "error": RMS}
     if "x" not in data.names:  # without an original
         titles = {**titles, "dequantized": "Values x̂" if "codes" in data.names else "Values"}
     return {name: titles[name] for name in data.names}
@@ -65,6 +68,8 @@ def scales_of_maps(
         low, high, _ = ranges["error"]
         most = max(-low, high) or 1.0
         found["error"] = {"zmin": -most, "zmax": most, "colorscale": palette("error", theme)}
+        if data.rms is not None:
+            found["error"] |= {"zmin": 0.0, "colorscale": _half(palette("error", theme), 1)}
     return {name: found[name] for name in data.names}
 
 
@@ -75,11 +80,16 @@ def _of_values(low: float, high: float, theme: str) -> dict[str, Any]:
         return {"zmin": -most, "zmax": most, "colorscale": colors}
     if low == high or min(abs(low), abs(high)) < FROM_ZERO * most:  # of one sign, from 0
         if low < 0:
-            half = [[2 * at, color] for at, color in colors if at <= 0.5]
-            return {"zmin": low, "zmax": 0.0, "colorscale": half}
-        half = [[2 * at - 1, color] for at, color in colors if at >= 0.5]
-        return {"zmin": 0.0, "zmax": high or 1.0, "colorscale": half}
+            return {"zmin": low, "zmax": 0.0, "colorscale": _half(colors, -1)}
+        return {"zmin": 0.0, "zmax": high or 1.0, "colorscale": _half(colors, 1)}
     return {"zmin": low, "zmax": high, "colorscale": palette("sequential")}  # far from 0, where they differ
+
+
+def _half(colors: list[list[Any]], sign: int) -> list[list[Any]]:
+    """Return the part of a diverging scale for one sign."""
+    if sign < 0:
+        return [[2 * at, color] for at, color in colors if at <= 0.5]
+    return [[2 * at - 1, color] for at, color in colors if at >= 0.5]
 
 
 def maps(

@@ -136,3 +136,16 @@ def test_a_key_press_makes_no_layer_of_each_control(new_app: Callable[..., Any],
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
     app.rest()
     assert set(app.page.evaluate("[...window.fades]")) == {"maps", "summary"}
+
+
+@pytest.mark.slow
+def test_a_line_says_that_the_page_works_as_soon_as_a_slider_moves(app: Any) -> None:
+    app.open()
+    app.expect_maps()
+    line = "getComputedStyle(document.querySelector('[data-testid=stApp]'), '::after').animationName"
+    app.wait(f"!{line}.includes('qs-works')")
+    moved = app.page.locator(".st-key-bits input").evaluate(
+        f"(e) => {{ e.dispatchEvent(new Event('input', {{ bubbles: true }})); return {line}; }}"
+    )
+    assert "qs-works" in moved
+    app.wait(f"!{line}.includes('qs-works')")

@@ -60,13 +60,14 @@ def test_four_maps_whole_in_the_window(new_app: Any, server: str, shape: str) ->
                 assert steps["y"] + 20 <= height
 
 
-# The arithmetic that is shown over the page, and by how many px it covers the maps; null while there is none
+# The arithmetic that is shown over the page, and by how many px it covers the chosen cell of a map; null while there is none
 OVER = f"""(size) => {{
     const found = ({BOXES})(size), steps = document.querySelector(".qs-steps"), box = steps.getBoundingClientRect();
     if (!found || steps.hidden) return null;
     return {{
         text: steps.innerText, box: [box.left, box.top, box.right, box.bottom], whole: steps.scrollHeight <= steps.clientHeight + 1,
-        covered: Math.max(...found.map(([left, top, width, height]) => Math.min(box.bottom - top, top + height - box.top, box.right - left, left + width - box.left))),
+        covered: [...document.querySelectorAll(".qs-over .qs-selected")].map((e) => e.getBoundingClientRect()).map((cell) =>
+            Math.min(box.bottom - cell.top, cell.bottom - box.top, box.right - cell.left, cell.right - box.left)),
     }};
 }}"""
 
@@ -95,7 +96,8 @@ def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shap
         left, top, right, bottom = shown["box"]
         assert 0 <= left < right <= size[0]
         assert 0 <= top < bottom <= size[1]
-        assert shown["covered"] <= 0
+        assert shown["covered"][number] <= 0
+        assert boxes(app, size) == before  # another cell must not come under the pointer
         assert shown["whole"]
         if number % 2:
             app.page.keyboard.press("Escape")

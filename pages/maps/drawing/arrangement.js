@@ -8,7 +8,7 @@ const LOWEST = 170;         // px: minimum height of a map, unless its tensor ha
 const FLAT = 40;            // px: whose cells are at least this high
 const FOOT = 8;             // px left free below the maps
 const TALL = 860;           // px of the window's height: from here on the arithmetic begins inside the window,
-const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tabs with its first lines
+const BENEATH = 190, OPENED = 145, CLOSED = 45; // px: minimum left for it; height of the tabs with its first lines, and alone
 const CELL = 72;            // px: maximum height of a cell
 const STRETCH = 1.7, STRETCH_LARGE = 2.4;        // maximum width of a cell over its height: room for its number
 const TEXT = 14;            // px of the page's text in which cells have their normal size, for the large mode
@@ -44,14 +44,15 @@ function barWidth(data) {
 }
 
 // Height left in the window for the maps, below the content above them
-function heightLeft({ data, root, docked }, squeezed) {
+function heightLeft(state) {
+  const { data, root } = state;
   const scrolled = root.closest("%main%")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
-  if (squeezed) return window.innerHeight - top - scrolled - docked;
   let beneath = Math.max(FOOT, data.beneath ?? 0);
   const tabs = document.querySelector("%tabs%");
   if (tabs && window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
-    beneath = Math.max(BENEATH, tabs.getBoundingClientRect().top - bottom + OPENED);
+    beneath = tabs.getBoundingClientRect().top - bottom + (column(state) ? CLOSED : OPENED);
+    if (!column(state)) beneath = Math.max(BENEATH, beneath);
   }
   return window.innerHeight - top - scrolled - beneath;
 }
@@ -59,27 +60,18 @@ function heightLeft({ data, root, docked }, squeezed) {
 // Position of each map: two by two; in one row on wide windows without arithmetic beside the maps or for fewer than four
 // maps; or the other way if that shows much more
 function place(state) {
-  const { data } = state, width = mapsWidth(state), left = heightLeft(state, false), beside = column(state);
+  const { data } = state, width = mapsWidth(state), left = heightLeft(state), beside = column(state);
   const count = data.maps.length;
   if (width < NARROW) return boxes(data, width, 1, count * 290);
   const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
   const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large && !beside) ? [row, two] : [two, row];
   const chosen = seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
-  if (beside) return chosen.map((box) => ({ ...box, total: Math.max(box.total, SHORTEST, Math.min(left, state.tall)) }));
-  return state.docked ? squeezed(data, chosen, heightLeft(state, true)) : chosen;
+  return beside ? chosen.map((box) => ({ ...box, total: Math.max(box.total, SHORTEST, Math.min(left, state.tall)) })) : chosen;
 }
 
 // Width of the maps, without what stands beside them
 function mapsWidth(state) {
   return Math.floor(state.root.clientWidth) - column(state);
-}
-
-// The same maps, lower, so that they fit above the arithmetic
-function squeezed(data, boxes, left) {
-  const tops = [...new Set(boxes.map((box) => box.top))], { height, total } = boxes[0];
-  const less = Math.min(Math.ceil(Math.max(0, total - left) / tops.length), Math.max(0, height - SQUEEZED));
-  const wide = data.square ? (height - less) / height : 1; // the cells of an image stay square
-  return boxes.map((box) => ({ ...box, top: box.top - less * tops.indexOf(box.top), width: Math.round(box.width * wide), height: height - less, total: total - less * tops.length }));
 }
 
 // The window state that a drawing depends on

@@ -1,6 +1,6 @@
 // The cells: their colors and numbers, on a canvas.
 
-const WIDTHS = { 0: 0.556, "−": 0.5, ".": 0.278 }, MARGIN = 0.2; // of a digit and of others, and of the cell's edges, over the size of type
+const WIDTHS = { 0: 0.5, ".": 0.25 }, MARGIN = 0.2; // of a digit or sign and of a point in the font of the page, and of the cell's edges, over the size of type
 const HIGH = 0.85;          // the size of type over the cell's height, at most
 const BASELINE = 0.35;      // of a number below the middle of its cell, over the size of type
 const SHADES = 1024;        // steps of a color scale; even, so that its middle is one of its colors
@@ -135,7 +135,7 @@ function writers(name, values) {
   return [fixed(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? fixed(2)(v) : fewer(v))];
 }
 
-// Width of a number over the size of its type, in a sans-serif with wide figures
+// Width of a number over the size of its type
 function wide(text) {
   let sum = 0;
   for (let i = 0; i < text.length; i++) sum += WIDTHS[text[i]] ?? WIDTHS[0];

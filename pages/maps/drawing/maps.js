@@ -6,7 +6,7 @@ const instances = new WeakMap();
 
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
-  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, docked: 0, pinned: null, answers: new Map(), tall: 0, drawing: Promise.resolve() };
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, pinned: null, answers: new Map(), tall: 0, drawing: Promise.resolve() };
   // the size of the window and the sidebar and the content above the maps determine their size
   state.refit = () => {
     if (state.data && root.clientWidth && placed(state, place(state)) !== state.placed) draw(state);
@@ -43,6 +43,8 @@ function take(state, data) {
     state.values = Object.fromEntries(data.maps.map((name) => [name, elementsOf(state, name)[name]]));
     // when two results are compared: |this error| - |the other's|
     state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
+    state.rms = arrays.rms;
+    if (state.rms) state.values.error = state.rms;
     if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
   }
   if (state.coloursOf !== colours) {

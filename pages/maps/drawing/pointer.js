@@ -61,7 +61,7 @@ function pick(state, cursor) {
   const { shown } = read(state, cursor), { selected, arithmetic } = state.data;
   if (column(state) && !pin(state, cursor)) return;
   state.pickedIn = cursor[2];
-  state.emit("picked", shown);
+  state.emit("picked", column(state) ? [...shown, 1] : shown); // 1: its arithmetic stands beside the maps
   state.following = Boolean(arithmetic);
   state.awaited = !arithmetic;
   if (selected && shown.every((n, i) => n === selected[i])) follow(state);

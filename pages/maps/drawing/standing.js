@@ -67,7 +67,7 @@ function stand(state) {
 function makeRoom(state, found) {
   const { steps, data, boxes } = state;
   const tight = (is) => { steps.classList.toggle("qs-tight", is); return steps.scrollHeight + steps.offsetHeight - steps.clientHeight; };
-  const wanted = tight(false), tall = wanted > Math.max(boxes[0].total, heightLeft(state, false)) ? tight(true) : wanted;
+  const wanted = tight(false), tall = wanted > Math.max(boxes[0].total, heightLeft(state)) ? tight(true) : wanted;
   tight(wanted > boxes[0].total);
   // only for what is chosen: the page must not move under the pointer
   if (found !== data.arithmetic || tall === state.tall) return;

@@ -1,12 +1,11 @@
 // The arithmetic of the chosen element on windows where none stands beside the maps: shown after a pick until it is closed, if
-// the page's copy is outside the window. It never covers the maps: it is to the right of them if there is room, else at the
-// bottom of the window, above which the maps make room. On narrow windows, where the maps are longer than the window, the
-// picked map is scrolled above it.
+// the page's copy is outside the window. The maps keep their places, and the picked cell stays in view: it is to the right of
+// them if there is room, else at the bottom of the window or, if it would cover the cell there, above it. On narrow windows,
+// where the maps are longer than the window, the picked map is scrolled above it.
 
 const SHEET = 768;             // px of the window's width: up to here it is as wide as the window
 const BESIDE = 280, APART = 16; // px: minimum width to the right of the maps, and the distance from them
-const SQUEEZED = 90;           // px: minimum height of a map that makes room,
-const LEAST = 120;             // and of the arithmetic
+const CLEAR = 6;               // px from the picked cell
 const HEADER = 60;             // px of the window that the header covers
 
 function mountSteps(state) {
@@ -31,21 +30,18 @@ function close(state) {
 // Show or hide the arithmetic
 function follow(state, wanted = state.following) {
   if (column(state)) return stand(state);
-  const { data, steps, docked } = state, { title } = data.arithmetic ?? {};
+  const { data, steps } = state, { title } = data.arithmetic ?? {};
   steps.classList.remove("qs-standing", "qs-late");
   state.following = wanted && Boolean(title);
   if (!state.following || (steps.hidden && copyInSight(data))) {
     steps.hidden = true;
-    state.docked = 0;
   } else {
     const opened = steps.hidden, narrow = window.innerWidth <= SHEET;
     steps.hidden = false;
     write(state, data.arithmetic);
-    // maps that have made room stay so until it is closed: with their full size there would be no room
-    if (narrow || docked || !beside(state)) dock(state, narrow);
+    if (narrow || !beside(state)) dock(state, narrow);
     if (narrow && opened) uncover(state, steps.getBoundingClientRect().top);
   }
-  if (state.docked !== docked) state.refit();
 }
 
 function write(state, arithmetic) {
@@ -80,13 +76,21 @@ function beside({ root, steps, boxes, data }) {
   return steps.offsetHeight <= window.innerHeight - top - hidden - FOOT;
 }
 
-// At the bottom of the window
+// At the bottom of the window, or above the picked cell
 function dock(state, narrow) {
-  const { root, steps, data } = state, { left, width, top } = root.getBoundingClientRect();
-  const [title, bottom] = edges(data), maps = 2 * (SQUEEZED * zoom(data) + title + bottom), scrolled = root.closest("%main%")?.scrollTop ?? 0;
-  const most = narrow ? window.innerHeight * 0.45 : Math.max(LEAST, window.innerHeight - top - scrolled - maps);
-  set(steps, { position: "fixed", left: narrow ? 0 : left, bottom: 0, width: narrow ? window.innerWidth : width, maxHeight: most });
-  state.docked = narrow ? 0 : steps.offsetHeight;
+  const { root, steps } = state, { left, width, top } = root.getBoundingClientRect(), hidden = Math.max(0, HEADER - top);
+  set(steps, { position: "fixed", left: narrow ? 0 : left, bottom: 0, width: narrow ? window.innerWidth : width, maxHeight: window.innerHeight * (narrow ? 0.45 : 0.5) });
+  const [high, low] = narrow ? [0, 0] : pickedRows(state);
+  if (top + low + CLEAR > steps.getBoundingClientRect().top && high - CLEAR > hidden)
+    set(steps, { position: "absolute", left: 0, top: hidden, width, maxHeight: high - CLEAR - hidden });
+}
+
+// Where the picked cell begins and ends, in px from the top of the maps; 0 if it is not shown
+function pickedRows(state) {
+  const { data, pickedIn } = state;
+  if (!data.selected) return [0, 0];
+  const [r0, r1] = cell(data, data.selected), f = frames(state)[pickedIn ?? 0];
+  return [f.top + f.y.px(r0), f.top + f.y.px(r1)];
 }
 
 function set(steps, sizes) {

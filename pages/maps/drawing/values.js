@@ -40,7 +40,7 @@ function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
 function read(state, [row, column, map]) {
   const { data } = state, name = data.maps[map], of = elementsOf(state, name);
   const n = Math.floor((row - data.rows[0]) / data.step[0]) * data.width + Math.floor((column - data.columns[0]) / data.step[1]);
-  return { shown: of.at(n), x: of.x?.[n], q: of.codes?.[n], xHat: of.dequantized[n], error: of.error?.[n], scale: of.scale?.(n), z: of.zero_point?.(n), other: name === "error" ? state.other?.[n] : undefined };
+  return { shown: of.at(n), x: of.x?.[n], q: of.codes?.[n], xHat: of.dequantized[n], error: of.error?.[n], scale: of.scale?.(n), z: of.zero_point?.(n), other: name === "error" ? state.other?.[n] : undefined, rms: name === "error" ? state.rms?.[n] : undefined };
 }
 
 // The elements that a map shows; for a reduced tensor the error map shows different ones
@@ -58,7 +58,7 @@ function indexOf({ data }, [row, column]) {
 function facts(state, cursor) {
   const v = read(state, cursor), index = indexOf(state, v.shown).join(", ");
   const own = v.x === undefined && v.q === undefined ? "value" : "x̂";
-  const known = [["x", v.x], ["q", v.q], [own, v.xHat], ["error", v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other]];
+  const known = [["x", v.x], ["q", v.q], [own, v.xHat], ["error", v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other], ["RMS of the cell", v.rms]];
   return [["element", `(${index})`], ...known.filter(([, value]) => value !== undefined).map(([name, value]) => [name, ["q", "zero point"].includes(name) ? value : exact(value)])];
 }
 

@@ -43,11 +43,12 @@ with page_frame(top=top):
             tensor.draw(opened, original, name)
         else:
             with st.container(horizontal=True, vertical_alignment="center", key="ck_head"):
-                views.totals(opened)
+                views.heading(opened)
                 color = controls.color() if original is not None else controls.BITS
                 part = choice.segmented(
                     "Part", controls.PART, controls.PARTS, label_visibility="collapsed", width="content"
                 )
+            views.totals(opened)
             views.problems(opened)
             if part == controls.TENSORS:
                 views.draw(opened, original, color)

@@ -29,6 +29,7 @@ from quantcore.wording import count, megabytes, printable
 
 TILES = 500
 TABLE_ROWS = 2000
+NARROWEST, WIDEST = 200, 340  # px: of the column of names
 _TABLE, _TREEMAP = "_ck_table", "ck_treemap"
 _FAILED = "_treemap_failed"
 _HERE = Path(__file__).parent
@@ -46,6 +47,12 @@ def entries(opened: OpenCheckpoint) -> list[ListedTensor]:
     """Return every tensor of a checkpoint, from headers."""
     content = cache.CacheKey(opened.key)
     return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
+
+
+def heading(opened: OpenCheckpoint) -> None:
+    """Draw what the page answers: what this checkpoint holds."""
+    name = PurePath(opened.title).name or opened.title
+    st.html(f'<p class="qs-title">What does {html.escape(printable(name, 60))} hold?</p>')
 
 
 def totals(opened: OpenCheckpoint) -> None:
@@ -77,7 +84,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) ->
     lost: dict[str, float] | None = None
     if original is not None and color == controls.SQNR:
         lost = run.sqnr(opened, original, st.empty())
-    left, right = st.columns([5, 6], gap="small")
+    left, right = st.columns([4, 7], gap="small")
     with left:
         _treemap(opened, every, lost)
     with right:
@@ -184,18 +191,24 @@ def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
             controls.open_tensor,
             height="stretch",
             column_config={
-                "name": st.column_config.TextColumn("Name", width=236),
-                "shape": st.column_config.TextColumn("Shape", width=100),
+                "name": st.column_config.TextColumn("Name", width=_wide(frame["name"])),
+                "shape": st.column_config.TextColumn("Shape", width=88),
                 "storage": st.column_config.TextColumn("Storage", width=150 if lost is None else 82),
                 "bits": st.column_config.NumberColumn(
                     "Bits", format="%.4g", width=56, help="Per weight, including scales and zero points"
                 ),
-                "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=96),
+                "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=84),
                 "SQNR": sqnr,
             },
         )
     more = f", the first {TABLE_ROWS:,} listed" if len(found) > TABLE_ROWS else ""
     st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
+
+
+def _wide(names: pd.Series) -> int:
+    """Return the width in px that a column needs for the longest name, within bounds."""
+    longest = int(names.str.len().max()) if len(names) else 0
+    return int(min(max(NARROWEST, tables.LETTER * longest + tables.MARGIN), WIDEST))
 
 
 def arranged(

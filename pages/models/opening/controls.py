@@ -22,10 +22,13 @@ from quantcore.wording import megabytes
 _PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 
-def choose(slot: str = "", label: str = "Checkpoint") -> OpenCheckpoint | None:
+def choose(slot: str = "", label: str = "Checkpoint", example: str = "") -> OpenCheckpoint | None:
     """Draw the controls of a slot; return what has been opened, None if nothing is or it can't be opened.
 
     Problems are reported here.
+
+    Args:
+        example: what the page shows until something is chosen.
     """
     key = SLOTS[slot]
     row = st.container(horizontal=True, vertical_alignment="center", wrap=False, key=f"opening_{key}")
@@ -38,7 +41,7 @@ def choose(slot: str = "", label: str = "Checkpoint") -> OpenCheckpoint | None:
     carried = [each for each in (key, FILES[slot]) if _carry_over(each)]
     with popover:  # first, since a new upload sets the address
         uploaded = uploads.draw()
-    typed = _address(address, key, label, uploaded)
+    typed = _address(address, key, label, uploaded, example)
     for each in (key, FILES[slot]):
         st.session_state[f"_{each}_last"] = st.session_state[each]
     for each in carried:
@@ -93,13 +96,16 @@ def _carry_over(key: str) -> bool:
     return True
 
 
-def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -> str | None:
+def _address(
+    place: DeltaGenerator, key: str, label: str, uploaded: list[str], example: str
+) -> str | None:
     """Draw the address field: a menu of what can be opened, which also takes typed addresses."""
     root = models_folder.current()
     ways = [*(["a path"] if root else []), *(f"{scheme}://" for scheme in remote.current().hosts.schemes())]
     found = models_folder.checkpoints_in(root) if root else []
     examples = [f"{EXAMPLE}{name}" for name in EXAMPLES]
     now = st.session_state.get(key) or st.query_params.get(key)
+    hint = "Choose" + (f", or type {' or '.join(ways)}" if ways else " an example, or upload files")
     typed: str | None = place.selectbox(
         label,
         list(dict.fromkeys([*filter(None, [now]), *uploaded, *examples, *found])),
@@ -108,7 +114,7 @@ def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -
         bind="query-params",
         accept_new_options=True,
         filter_mode="contains",
-        placeholder="Choose" + (f", or type {' or '.join(ways)}" if ways else " an example, or upload files"),
+        placeholder=f"{example}; choose or upload another" if example else hint,
     )
     return typed.strip() if typed else None
 

@@ -17,7 +17,7 @@ with page_frame(
 ):
     left, right = st.columns(2)
     with left:
-        opened = opening.choose()
+        opened = opening.choose(example="CHGNet, an example")
     with right:
         imatrix = opening.choose("imatrix", "imatrix (optional)")
     with st.container(key="sn_hidden"):  # carries the chosen cell in the link; CSS hides it

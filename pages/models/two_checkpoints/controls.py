@@ -12,10 +12,10 @@ EXAMPLE = "chgnet-w4a16"  # compared until two checkpoints are chosen
 METRIC, SORT, FILTER, PART = "cmp_metric", "cmp_sort", "cmp_filter", "cmp_part"
 HARM, LAYER, BYTES, BITS = "Harm", "Layer", "Bytes", "Bits per weight"
 SORTS = {
-    HARM: "the most harmed first",
+    HARM: "most harmed first",
     LAYER: "by layer",
-    BYTES: "the largest first",
-    BITS: "the fewest bits first",
+    BYTES: "largest first",
+    BITS: "fewest bits first",
 }
 TENSORS, BLOCKS, REMARKS = "Tensors", "Worst blocks", "Remarks"
 PARTS = {name: name for name in (TENSORS, BLOCKS, REMARKS)}

@@ -7,7 +7,7 @@ from pages.models.opening import compared, examples
 from pages.models.two_checkpoints import controls, views
 from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
-from pages.shared.state import leaving, link
+from pages.shared.state import choice, leaving, link
 
 leaving.come_back("two checkpoints", controls.DEFAULTS, keys.KEYS)
 with page_frame(
@@ -16,10 +16,11 @@ with page_frame(
     "is worst.",
 ):
     left, right = st.columns(2)
+    none = not any(choice.before_drawn(key) for key in keys.KEYS)
     with left:
-        original = opening.choose("original", "Original")
+        original = opening.choose("original", "Original", "CHGNet, an example" if none else "")
     with right:
-        other = opening.choose("", "Compare with")
+        other = opening.choose("", "Compare with", "CHGNet in 4 bits" if none else "")
     if original is None and other is None:
         cards.draw(examples.cards())
         other, original = examples.open_pair(controls.EXAMPLE)

@@ -81,7 +81,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         charts.clickable(_harm(rows, chosen), NAME, CHART, targets, _open)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
-        what = "a bar, circle, row or block"
+        what = "a row" if rows.empty else "a mark of the chart or a row"
         st.caption(f"Click {what} to open the tensor there, with the original next to it.")
     if part == controls.TENSORS:
         _table(rows[SHOWN], TABLE, tuple(rows["place"]))

@@ -205,10 +205,13 @@ def report(tensor: PageTensor, scheme: qc.Scheme) -> qc.Report:
     return of_scheme(tensor, scheme, "report", lambda: qc.report(result(tensor, scheme)))
 
 
-def drawn(tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
+def drawn(
+    tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None, *, rms: bool = False
+) -> MapData:
     """Return `quantcore.analysis.map_data` of `result`, compared with the errors of ``against`` if given."""
 
     def make() -> MapData:
-        return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))
+        other = None if against is None else result(tensor, against)
+        return map_data(result(tensor, scheme), view, other, rms=rms)
 
-    return of_scheme(tensor, scheme, f"map {view} {against}", make)
+    return of_scheme(tensor, scheme, f"map {view} {against} {rms}", make)

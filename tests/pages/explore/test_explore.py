@@ -1042,3 +1042,17 @@ def test_a_group_may_be_shared_by_all_rows(parameters: dict[str, str], codes_of:
     change(at, "group_all", False)
     assert scheme(at) == f"int4 symmetric per_group({parameters['group']}, axis={axis}) min_max textbook"
     assert (drawn(at) != wanted).any()
+
+
+def test_a_cell_of_many_elements_shows_the_rms_of_their_errors_or_the_largest() -> None:
+    at = opened(shape="600x3")
+    x = drawn(at, "x")  # of each cell, the element with the largest |x|
+    assert x.shape == (200, 3)
+    choice = widget(at, "error_of")
+    assert choice.value == "rms"
+    title = lambda at: maps(at)["titles"]["error"]  # noqa: E731
+    assert title(at) == "RMS error"
+    assert maps(at)["colours"]["error"]["zmin"] == 0
+    at = change(at, "error_of", "largest")
+    assert title(at) == "Error x − x̂"
+    assert not any(b.key == "error_of" for b in opened(shape="8x8").button_group)

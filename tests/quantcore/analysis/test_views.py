@@ -261,3 +261,19 @@ def test_difference_of_the_errors_of_two_results(shape):
     assert ("errors differ most" in data.legend) == (data.step != (1, 1))
     # no difference to itself
     assert not map_data(result, view, result).map("error").any()
+
+
+@for_each("shape", [(600, 1030), (257, 3), (2, 513)])
+def test_rms_of_each_cell(shape):
+    """Against a loop over the boxes in float64, also where the last ones have fewer elements."""
+    result = qc.apply(torch.randn(shape, generator=torch.Generator().manual_seed(0)), qc.Scheme(qc.INT4))
+    data = map_data(result, rms=True)
+    error, (down, across) = result.error.double().numpy(), data.step
+    expected = [
+        [np.sqrt((error[r : r + down, c : c + across] ** 2).mean()) for c in range(0, shape[1], across)]
+        for r in range(0, shape[0], down)
+    ]
+    np.testing.assert_allclose(data.map("error"), expected, rtol=1e-5)
+    assert "RMS of all their errors" in data.legend
+    assert map_data(qc.apply(result.x[:4, :4], qc.Scheme(qc.INT4)), rms=True).rms is None
+    assert map_data(result, against=result, rms=True).rms is None
