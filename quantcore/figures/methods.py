@@ -29,6 +29,12 @@ from quantcore.outputs import METHODS, NEAREST, AwqStep, Compensated, MethodOutp
 Array = npt.NDArray[Any]
 BEFORE, AFTER = "before", "after"
 _COLORS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(86,160,210)", "rgb(204,121,167)")
+_ROW, _LEAST_ROW = 20, 13  # px of a row of cells, and with which numbers are legible
+_NAMES = ("w", "update")
+_TITLES = (
+    "w before this column is coded: done on the left, open on the right",
+    "What the error of this column adds to the open ones",
+)
 _GAP = 0.16  # between two charts side by side, of the width
 
 
@@ -210,14 +216,6 @@ def gptq_column(found: Compensated, index: int, *, theme: str = "light", width: 
         layout["annotations"].append(title(_TITLES[i - 1], 0, bottom + high / plot))
         layout["shapes"] += _frames(index, rows, i, theme)
     return go.Figure(traces, layout | {"margin": {"l": 32, "r": 12, "t": 30, "b": 30}})
-
-
-_ROW, _LEAST_ROW = 20, 13  # px of a row of cells, and with which numbers are legible
-_NAMES = ("w", "update")
-_TITLES = (
-    "w before this column is coded: done on the left, open on the right",
-    "What the error of this column adds to the open ones",
-)
 
 
 def _ticks(order: list[int]) -> dict[str, Any]:

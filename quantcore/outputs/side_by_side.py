@@ -31,6 +31,13 @@ METHODS: Mapping[str, str] = {
     LLM_INT8: "LLM.int8",
 }
 CALIBRATED = (SMOOTHQUANT, AWQ, GPTQ)  # those that look at activations first
+_USED: dict[str, tuple[str, ...]] = {
+    SMOOTHQUANT: ("alpha",),
+    AWQ: ("clip",),
+    GPTQ: ("act_order", "damping"),
+    HADAMARD: ("signs",),
+    LLM_INT8: ("threshold",),
+}
 MethodResult = Quantized | Smoothed | ActivationAware | Compensated | Rotated | Decomposed
 Work = Generator[float, None, "MethodOutput"]
 
@@ -54,15 +61,6 @@ class MethodOptions:
     def of(self, method: str) -> "MethodOptions":
         """Return the options that a method uses, all others at their defaults."""
         return MethodOptions(**{name: getattr(self, name) for name in _USED.get(method, ())})
-
-
-_USED: dict[str, tuple[str, ...]] = {
-    SMOOTHQUANT: ("alpha",),
-    AWQ: ("clip",),
-    GPTQ: ("act_order", "damping"),
-    HADAMARD: ("signs",),
-    LLM_INT8: ("threshold",),
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,11 +41,23 @@ DEFAULTS: dict[str, Any] = {
 KEYS = set(DEFAULTS)
 REQUIRED = {"om_activations", "om_method", "om_signs"}
 HELD_OUT_TOKENS = 256
+_HELP = {
+    "tokens": "Rows of x that SmoothQuant, AWQ and GPTQ look at. Errors are measured on "
+    f"{HELD_OUT_TOKENS} other tokens.",
+    "outliers": "Input channels of x that are much larger than the others for every token, as in large "
+    "language models.",
+    "factor": "How many times larger an outlier channel is.",
+    "correlation": "Of neighboring input channels. GPTQ makes up for the error of one by those that go along "
+    "with it.",
+    "seed": "Change it for new numbers.",
+    "activations": "How x is quantized while the layer runs; the same for every method except LLM.int8, "
+    "which always uses int8 per token.",
+}
 _OF_METHOD = ("om_alpha", "om_clip", "om_order", "om_damping", "om_signs", "om_threshold", "om_column")
 
 
 @dataclass(frozen=True)
-class Source:
+class ActivationSource:
     """Where activations come from; the fields are the arguments of `quantcore.outputs.activations`."""
 
     tokens: int
@@ -85,7 +97,7 @@ class Source:
         )  # fmt: skip
 
 
-def draw(row: DeltaGenerator) -> tuple[Source, qc.Scheme | None]:
+def draw(row: DeltaGenerator) -> tuple[ActivationSource, qc.Scheme | None]:
     """Draw the choice of activations; return it, and how they are quantized: None keeps them in float."""
     bound: dict[str, Any] = {"bind": "query-params", "width": 116}
     values = {key: DEFAULTS[key] for key in ("om_tokens", "om_outliers", "om_factor", "om_correlation")}
@@ -112,22 +124,8 @@ def draw(row: DeltaGenerator) -> tuple[Source, qc.Scheme | None]:
         help=_HELP["activations"],
     )  # fmt: skip
     text = ACTIVATIONS[how][0]
-    source = Source(int(tokens), int(outliers), float(factor), float(correlation), int(seed))
+    source = ActivationSource(int(tokens), int(outliers), float(factor), float(correlation), int(seed))
     return source, qc.Scheme.parse(text) if text else None
-
-
-_HELP = {
-    "tokens": "Rows of x that SmoothQuant, AWQ and GPTQ look at. Errors are measured on "
-    f"{HELD_OUT_TOKENS} other tokens.",
-    "outliers": "Input channels of x that are much larger than the others for every token, as in large "
-    "language models.",
-    "factor": "How many times larger an outlier channel is.",
-    "correlation": "Of neighboring input channels. GPTQ makes up for the error of one by those that go along "
-    "with it.",
-    "seed": "Change it for new numbers.",
-    "activations": "How x is quantized while the layer runs; the same for every method except LLM.int8, "
-    "which always uses int8 per token.",
-}
 
 
 def method(place: DeltaGenerator) -> str:

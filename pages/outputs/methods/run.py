@@ -10,7 +10,7 @@ from torch import Tensor
 
 import quantcore as qc
 from pages.outputs.methods import controls
-from pages.outputs.methods.controls import Source
+from pages.outputs.methods.controls import ActivationSource
 from pages.shared.computing import cache
 from pages.shared.computing.long_work import LongWork, WorkStep
 from pages.shared.state.selection import PageTensor
@@ -31,7 +31,7 @@ class PageLayer:
 
     tensor: PageTensor
     scheme: qc.Scheme
-    source: Source
+    source: ActivationSource
     activation_scheme: qc.Scheme | None
 
     @property
@@ -260,7 +260,7 @@ class Head:
     sqnr: dict[str, tuple[float, float]]
 
 
-def head(source: Source, scheme: qc.Scheme) -> Head:
+def head(source: ActivationSource, scheme: qc.Scheme) -> Head:
     """Return what quantizing keys and values by a scheme does to a head's output.
 
     Raises:

@@ -240,7 +240,7 @@ def test_large_layers_wait_to_be_asked() -> None:
     layer = run.PageLayer(
         run.PageTensor("x", "x", (16384, 16384), lambda: np.zeros(1)),
         INT4,
-        controls.Source(64, 1, 20.0, 0.5, 0),
+        controls.ActivationSource(64, 1, 20.0, 0.5, 0),
         None,
     )
     assert layer.content.nbytes > 20e9
