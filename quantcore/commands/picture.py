@@ -32,7 +32,7 @@ a {{ color: LinkText; }}
 """
 _SIDE, _LEAST, _NARROW = 320, 96, 180  # px of a map at most, its height at least, of the text below it
 _GAP, _HEADING, _CAPTION = 24, 64, 48  # px between maps, above and below them
-_WRITTEN = {"×": "x", "−": "-", "\u0302": "^"}  # what Pillow's font does not have, as in x̂
+_WRITTEN = str.maketrans({"×": "x", "−": "-", "\u0302": "^"})  # what Pillow's font does not have, as in x̂
 _INK, _PAPER, _SOFT = (20, 24, 31), (255, 255, 255), (92, 99, 112)
 
 
@@ -94,7 +94,7 @@ def _span(values: Any) -> str:
 
 def _fitted(text: str, font: Any, width: float) -> str:
     """Return as much of a text as fits into a width."""
-    text = text.translate(str.maketrans(_WRITTEN))
+    text = text.translate(_WRITTEN)
     most = len(text)
     while most > 1 and font.getlength(shown := text if most == len(text) else f"{text[:most]}…") > width:
         most -= 1
