@@ -46,7 +46,7 @@ _WORDS = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
-class Parameters:
+class ParameterLines:
     """Lines that bind scale, zero_point and inverse from the ranges of blocks, one number per block.
 
     ``starts``: what they start from, "low" and "high", or "largest" alone. ``zero_point``: "" if it is 0,
@@ -63,7 +63,7 @@ class Parameters:
 
 def parameters_of(
     result: Quantized, dtype: torch.dtype, scale_dtype: torch.dtype
-) -> Parameters | None:
+) -> ParameterLines | None:
     """Return the lines of a result's parameters; None if the program of its scheme does not give them.
 
     Args:
@@ -101,7 +101,7 @@ def parameters_of(
     lines = writer.finished([name for name in wanted if name not in absent])
     used = [name for name in DEFINITIONS if re.search(rf"\b{name}\(", "\n".join(lines))]
     functions = "\n\n".join(DEFINITIONS[name].strip() for name in used)
-    return Parameters(lines, starts, kind, "1/s" in wanted, functions)
+    return ParameterLines(lines, starts, kind, "1/s" in wanted, functions)
 
 
 def _same(value: Any, stored: Tensor) -> bool:

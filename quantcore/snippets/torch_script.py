@@ -17,7 +17,7 @@ from quantcore.quantization import Quantized, may_leave_integers
 from quantcore.range_setting import MIN_MAX, Percentile
 from quantcore.scheme import Scheme
 from quantcore.snippets.blocks import low_high, range_dtype, spread_source
-from quantcore.snippets.parameter_lines import Parameters, parameters_of
+from quantcore.snippets.parameter_lines import ParameterLines, parameters_of
 from quantcore.snippets.script import render
 from quantcore.tensors import HALF, Array, array_source
 
@@ -286,7 +286,7 @@ def _short(parameters: Tensor) -> Array:
     return first if (array == first).all() else array
 
 
-def _names(result: Quantized, lines: Parameters | None) -> tuple[str, str]:
+def _names(result: Quantized, lines: ParameterLines | None) -> tuple[str, str]:
     """Return names of scale and zero_point that broadcast with x.
 
     They are "s" and "z" where expanded to elements; "" is a zero_point of 0.
