@@ -19,6 +19,7 @@ from quantcore.figures.distribution import (
 )
 from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.number_line import number_line
+from quantcore.figures.output_errors import output_errors
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram, search_error
@@ -61,6 +62,7 @@ __all__ = [
     "layer_colors",
     "maps",
     "number_line",
+    "output_errors",
     "pair",
     "pair_data",
     "palette",
