@@ -11,7 +11,7 @@ import streamlit as st
 import quantcore as qc
 from pages.maps.places import integers
 from pages.outputs.layer import inputs, keys
-from pages.outputs.layer.inputs import LayerInputs
+from pages.outputs.layer.inputs import GivenActivations
 from pages.shared import messages
 from pages.shared.state import choice
 from pages.shared.state.selection import NoTensorYet
@@ -64,7 +64,7 @@ class ActivationChoice:
 class Choices:
     """What a visitor has chosen besides w and its scheme. ``bias``: one number per output, or None."""
 
-    given: LayerInputs
+    given: GivenActivations
     activation: ActivationChoice
     bias: np.ndarray | None
 

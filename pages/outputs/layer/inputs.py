@@ -32,7 +32,7 @@ class Batches(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LayerInputs:
+class GivenActivations:
     """The activations of a layer, and the tokens on which static scales are found.
 
     Attributes:
@@ -48,7 +48,7 @@ class LayerInputs:
     batches: Callable[[int], Batches]
 
 
-def draw(inputs: int) -> LayerInputs:
+def draw(inputs: int) -> GivenActivations:
     """Draw the controls of x for a layer with so many inputs; return x.
 
     Raises:
@@ -64,7 +64,7 @@ def draw(inputs: int) -> LayerInputs:
     return x
 
 
-def _generated(inputs: int) -> LayerInputs:
+def _generated(inputs: int) -> GivenActivations:
     left, right = st.columns(2)
     tokens = int(_number(left, "Tokens", keys.TOKENS, 1, 4096, "Rows of x"))
     seed = int(_number(right, "Seed", keys.SEED, 0, 2**31, "Change it for new numbers"))
@@ -93,7 +93,7 @@ def _generated(inputs: int) -> LayerInputs:
     load = lambda: make(tokens, outputs.HELD_OUT).numpy()  # noqa: E731
     x = PageTensor(recipe, "generated activations", (tokens, inputs), load, recipe)
     channels = f"{count(outliers, 'outlier channel')} ×{factor:g}" if outliers else "no outlier channels"
-    return LayerInputs(x, recipe, f"{count(tokens, 'token')}, {channels}", batches)
+    return GivenActivations(x, recipe, f"{count(tokens, 'token')}, {channels}", batches)
 
 
 def _number(place: Any, label: str, key: str, low: Any, high: Any, about: str, **more: Any) -> Any:
@@ -101,7 +101,7 @@ def _number(place: Any, label: str, key: str, low: Any, high: Any, about: str, *
     return place.number_input(label, low, high, default, key=key, help=about, bind="query-params", **more)
 
 
-def _given(x: PageTensor, words: str) -> LayerInputs:
+def _given(x: PageTensor, words: str) -> GivenActivations:
     """Return activations known only by their values: static scales are found on the first half of them."""
     values, rows = cache.values(x), count((*x.shape, 0)[0], "token")
     if values.dim() != 2:
@@ -112,10 +112,10 @@ def _given(x: PageTensor, words: str) -> LayerInputs:
         code, words = f"batches = x[:{half}].chunk({number})", f"the first {half:,} of {rows}"
         return Batches(lambda: list(values[:half].chunk(number)), code, words)
 
-    return LayerInputs(x, snippets.binding("x", values), f"{rows}, {words}", batches)
+    return GivenActivations(x, snippets.binding("x", values), f"{rows}, {words}", batches)
 
 
-def _pasted() -> LayerInputs:
+def _pasted() -> GivenActivations:
     problem = ""
     if _TEXT not in st.session_state or link.from_history():
         try:
@@ -155,7 +155,7 @@ def _read(files: list[Any]) -> tuple[str, PageTensor]:
 _FIELD: FileField[tuple[str, PageTensor]] = FileField("_ly_file", _read, lambda kept: kept[0])
 
 
-def _uploaded() -> LayerInputs:
+def _uploaded() -> GivenActivations:
     _FIELD.draw(
         "Activations, one row per token",
         type=["npy", "npz", "safetensors", "csv", "txt", "json"],
@@ -184,7 +184,7 @@ def _linked() -> np.ndarray | None:
     return tensors.decode(text) if text else None
 
 
-def _carry(found: LayerInputs | None) -> None:
+def _carry(found: GivenActivations | None) -> None:
     """Put the values of activations into the link if they fit."""
     x = None if found is None else cache.values(found.x).numpy()
     fits = x is not None and tensors.fits_link(x)

@@ -99,7 +99,7 @@ class LayerTask:
 
 
 def run(task: LayerTask) -> ShownLayer | None:
-    """Compute a layer that `LayerTask.check` has passed; None if that is long work that the visitor has stopped.
+    """Compute a layer that `LayerTask.check` has passed; None if the visitor has stopped the work.
 
     Raises:
         QuantError: a scheme does not fit.

@@ -25,6 +25,7 @@ from quantcore.quantization import Quantized
 
 _ALONE = {OF_WEIGHTS: "weights", OF_ACTIVATIONS: "activations"}
 _MOST = 0.75  # of the squared error
+Pick = Callable[[tuple[int, ...]], None]
 
 
 def answer(found: LayerOutput) -> str:
@@ -107,43 +108,41 @@ def summary(done: ShownLayer) -> None:
 def maps(done: ShownLayer, at: tuple[int, int]) -> None:
     """Draw x over x̂, w over ŵ, and y over ŷ − y; a click chooses the token, the channel, or the output."""
     found, (token, channel) = done.found, at
+    title = "y = x·wᵀ" + " + bias" * (found.bias is not None)
+    inputs = (0, found.w.shape[1])
+    of_x = _pair(done, "x, a row per token", found.activation, found.x)
+    of_w = _pair(done, "w, a row per output channel", found.weight, found.w)
+    of_y = cache.cached(done.content, "map y", lambda: output_data(found.y, found.y_hat, title))
+    shown: tuple[tuple[MapData, Quantized | None, Tensor, Box, Pick], ...] = (
+        (of_x, found.activation, found.x, ((token, token + 1), inputs), partial(_choose, at, 0)),
+        (of_w, found.weight, found.w, ((channel, channel + 1), inputs), partial(_choose, at, 1)),
+        (of_y, None, found.y, (), _pick),
+    )
     numbers: list[str] = []
-    inputs = found.w.shape[1]
-    x_place, w_place, y_place = st.columns(3, gap="small")
-    with x_place:
-        row = ((token, token + 1), (0, inputs))
-        _pair(done, numbers, "x", "a row per token", found.activation, found.x, row, partial(_choose, at, 0))
-    with w_place:
-        row = ((channel, channel + 1), (0, inputs))
-        _pair(
-            done,
-            numbers,
-            "w",
-            "a row per output channel",
-            found.weight,
-            found.w,
-            row,
-            partial(_choose, at, 1),
+    for place, (data, result, values, row, pick) in zip(st.columns(3, gap="small"), shown, strict=True):
+        name = data.symbols[0]
+        picture = Picture(
+            result,
+            data,
+            View(),
+            identity=f"{done.content.key} {name}",
+            element=(-1, -1) if row else at,
+            borders=False,
+            numbers=True,
+            theme=theme(),
+            found=(row,) if row else (),
+            whole=tuple(values.shape),
+            stacked=True,
         )
-    with y_place:
-        title = "y = x·wᵀ" + " + bias" * (found.bias is not None)
-        data = _kept(done, "y", lambda: output_data(found.y, found.y_hat, title))
-        _draw(done, numbers, "y", None, data, at, (), _pick)
+        with place:
+            component.four_maps(picture, key=f"ly_map_{name}", on_pick=pick, among=numbers)
     component.announce(numbers)
 
 
-def _pair(
-    done: ShownLayer,
-    numbers: list[str],
-    name: str,
-    rows: str,
-    result: Quantized | None,
-    values: Tensor,
-    row: Box,
-    on_pick: Callable[[tuple[int, ...]], None],
-) -> None:
-    """Draw a matrix over its quantized form, with the row of the chosen output outlined."""
-    hat, title = f"{name}̂", f"{name}, {rows}"
+def _pair(done: ShownLayer, title: str, result: Quantized | None, values: Tensor) -> MapData:
+    """Return the maps of a matrix and its quantized form, or of the matrix alone."""
+    name = title[0]
+    hat = f"{name}̂"
 
     def make() -> MapData:
         if result is None:
@@ -151,38 +150,7 @@ def _pair(
         symbols = (name, hat, f"{name} − {hat}")
         return replace(map_data(result), names=("x", "dequantized"), symbols=symbols, titles=(title, hat))
 
-    _draw(done, numbers, name, result, _kept(done, name, make), (-1, -1), (row,), on_pick)
-
-
-def _kept(done: ShownLayer, name: str, make: Callable[[], MapData]) -> MapData:
     return cache.cached(done.content, f"map {name}", make)
-
-
-def _draw(
-    done: ShownLayer,
-    numbers: list[str],
-    name: str,
-    result: Quantized | None,
-    data: MapData,
-    element: tuple[int, int],
-    rows: tuple[Box, ...],
-    on_pick: Callable[[tuple[int, ...]], None],
-) -> None:
-    shape = {"x": done.found.x, "w": done.found.w, "y": done.found.y}[name].shape
-    picture = Picture(
-        result,
-        data,
-        View(),
-        identity=f"{done.content.key} {name}",
-        element=element,
-        borders=False,
-        numbers=True,
-        theme=theme(),
-        found=rows,
-        whole=tuple(shape),
-        stacked=True,
-    )
-    component.four_maps(picture, key=f"ly_map_{name}", on_pick=on_pick, among=numbers)
 
 
 def _choose(at: tuple[int, int], axis: int, index: tuple[int, ...]) -> None:
