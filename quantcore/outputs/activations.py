@@ -63,6 +63,38 @@ def activations(
     return torch.from_numpy(x.astype(np.float32))
 
 
+def attention_head(
+    tokens: int,
+    size: int,
+    *,
+    queries: int = 8,
+    outliers: int = 1,
+    factor: float = 20.0,
+    correlation: float = 0.5,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of one attention head, float32 [queries or tokens, size].
+
+    ``factor`` is added to the outlier channels of the keys: they are large for every token, and their
+    differences, which alone change the probabilities, are as those of other channels. Liu et al. 2024,
+    "KIVI", arXiv 2402.02750, section 3.2.
+
+    >>> q, k, v = attention_head(5, 4, seed=2)
+    >>> (k.abs().amin(0) > 10).tolist(), bool((v.abs() < 10).all())
+    ([False, False, False, True], True)
+
+    Raises:
+        QuantError: a number is out of range.
+    """
+    activations(1, size, outliers=outliers, factor=factor)  # which checks them
+    q, k, v = (
+        activations(rows, size, outliers=0, correlation=correlation, seed=seed, sample=sample)
+        for rows, sample in ((queries, 2), (tokens, 0), (tokens, 3))
+    )
+    k[:, outlier_channels(size, outliers, seed)] += factor
+    return q, k, v
+
+
 def outlier_channels(inputs: int, outliers: int, seed: int) -> list[int]:
     """Return the outlier channels of `activations`, in ascending order.
 

@@ -111,7 +111,8 @@ def of_integers(done: ShownLayer, output_scheme: str, bits: int) -> Paths:
     found = done.found
 
     def make() -> Paths:
-        assert found.activation is not None and found.weight is not None
+        assert found.activation is not None
+        assert found.weight is not None
         first = outputs.integer_layer(
             found.activation, found.weight, found.bias, output_scheme, accumulator_bits=bits
         )
@@ -144,7 +145,8 @@ def overflow_sentence(layer: IntegerLayer) -> str:
 def rounding_sentence(paths: Paths, at: tuple[int, int]) -> str:
     """Say where the requantizations give different codes."""
     single, double = (paths[how].output for how in (outputs.SINGLE, outputs.DOUBLE))
-    assert single is not None and double is not None
+    assert single is not None
+    assert double is not None
     differs = single.codes != double.codes
     number, every = int(differs.sum()), count(differs.numel(), "code")
     if not number:

@@ -89,7 +89,8 @@ def test_the_answer_and_the_maps_are_those_of_numpy() -> None:
     y, y_hat = x @ w.T, x_hat.astype(np.float64) @ w_hat.astype(np.float64).T
     np.testing.assert_allclose(values(shown["y"], "x"), y, rtol=1e-5)
     np.testing.assert_allclose(values(shown["y"], "dequantized"), y_hat, rtol=1e-5)
-    assert shown["y"]["after"] and shown["y"]["titles"] == {"x": "y = x·wᵀ", "error": "ŷ − y"}
+    assert shown["y"]["after"]
+    assert shown["y"]["titles"] == {"x": "y = x·wᵀ", "error": "ŷ − y"}
 
     def sqnr(after: np.ndarray) -> str:
         return f"{10 * np.log10((y**2).sum() / ((after - y) ** 2).sum()):.1f} dB"
@@ -267,7 +268,8 @@ def test_static_scales_are_those_of_other_tokens(
             ends = batch.min().item(), batch.max().item()
             low = ends[0] if low is None else low + averaging * (ends[0] - low)
             high = ends[1] if high is None else high + averaging * (ends[1] - high)
-        assert low is not None and high is not None
+        assert low is not None
+        assert high is not None
         assert found.scale.item() == pytest.approx(max(-low, high) / 127, rel=1e-5)
 
 
@@ -314,7 +316,8 @@ def test_without_activations_the_page_says_what_to_do() -> None:
 def test_pasted_activations_stand_in_the_link() -> None:
     at = opened(**PASTED, ly_x="paste")
     at.text_area(key="_ly_text").set_value("1 2 3 4\n5 6 7 -8.5").run()
-    assert not at.exception and not at.error
+    assert not at.exception
+    assert not at.error
     carried = tensors.decode(sent_in(at, keys.VALUES))
     np.testing.assert_array_equal(carried, np.array([[1, 2, 3, 4], [5, 6, 7, -8.5]], np.float32))
     again = opened(**PASTED, ly_x="paste", ly_values=sent_in(at, keys.VALUES))
@@ -329,7 +332,8 @@ def test_an_uploaded_file_is_read(tmp_path: Any) -> None:
     np.save(tmp_path / "x.npy", X)
     (field,) = [field for field in at.file_uploader if field.label.startswith("Activations")]
     field.upload("x.npy", (tmp_path / "x.npy").read_bytes()).run()
-    assert not at.exception and not at.error
+    assert not at.exception
+    assert not at.error
     assert answer(at) == answer(opened(**PASTED, **GIVEN))
 
 
@@ -383,7 +387,8 @@ def test_all_choices_return_from_the_link() -> None:
         "ly_bias": "1", "ly_cell": "1, 1", "ly_tab": "Code",
     }  # fmt: skip
     at = opened(**sent)
-    assert not at.error and not at.warning
+    assert not at.error
+    assert not at.warning
     assert {key: sent_in(at, key) for key in sent} == sent
     assert set(sent) <= keys.DEFAULTS.keys()
 
