@@ -86,12 +86,13 @@ def reference(multiplier):
 
 def test_multipliers_of_many_outputs_are_those_of_each():
     exponents = RNG.integers(-40, 30, 300)
-    many = np.ldexp(RNG.uniform(0.5, 1, 300), exponents).tolist() + [
+    many = [
+        *np.ldexp(RNG.uniform(0.5, 1, 300), exponents).tolist(),
         1.0,
         0.5,
-        1 - 2.0**-33,
-        2.0**-32,
-        2.0**-33,
+        1 - 2.0 ** (-33),
+        2.0 ** (-32),
+        2.0 ** (-33),
     ]
     sums = torch.ones(1, len(many), dtype=torch.int64)
     found = requantize(sums, torch.tensor([many], dtype=torch.float64), 0, "int8", "single")
