@@ -29,6 +29,7 @@ from quantcore.pasted.source import BrokenStatement
 INHERITED = {
     "register_buffer", "register_parameter", "train", "eval", "requires_grad_", "to", "cpu", "float", "half",
     "double", "save_for_backward", "mark_non_differentiable", "set_materialize_grads", "mark_dirty",
+    "modules", "named_modules", "children", "named_children", "parameters", "named_parameters", "state_dict",
 }  # fmt: skip
 _FEWEST = 4  # numbers of a list that is taken for data
 
@@ -330,7 +331,11 @@ class Expressions(Python):
                 for part, item in zip(parts, items, strict=True):
                     self.assign(part, item, names)
             case ast.Attribute(value=base, attr=name) if not name.startswith("__"):
-                owner = self.evaluate(base, names).value
+                whole = self.evaluate(base, names)
+                owner = whole.value
+                if name == "data" and isinstance(owner, Tensor) and isinstance(value.value, Tensor):
+                    self.rename(whole, value)
+                    return
                 own = isinstance(owner, Instance | Class)
                 require(own, "attributes are only set on the code's own objects")
                 owner.names[name] = self.chosen(value, owner.names.get(name))

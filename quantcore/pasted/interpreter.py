@@ -11,8 +11,7 @@ from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.lanes import is_scalar
-from quantcore.pasted.library_code import TEXT
-from quantcore.pasted.names import LIBRARY_TABLES, MODULES, Module
+from quantcore.pasted.names import LIBRARIES, LIBRARY_TABLES, MODULES, Module
 from quantcore.pasted.objects import (
     BASES,
     DECORATORS,
@@ -27,7 +26,7 @@ _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_gra
 _SILENT = {
     "typing", "enum", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers",
 }  # fmt: skip
-_LIBRARIES = ast.parse(TEXT)
+_LIBRARY_TEXT = ast.parse("".join(of.TEXT for of in LIBRARIES))
 
 
 @dataclass(eq=False)
@@ -74,8 +73,12 @@ class Interpreter(Calls):
             case ast.Raise(exc=error):
                 name = ast.unparse(error).partition("(")[0] if error else "an error"
                 raise StopError(f"this raises {name[:40]}", refused=False)
-            case ast.Assert(test=test):
-                require(self.truth(self.evaluate(test, names)), "this assertion fails", refused=False)
+            case ast.Assert(test=test, msg=message):
+                why = "this assertion fails"
+                if self.within:
+                    own = message.value if isinstance(message, ast.Constant) else ""
+                    why = str(own or "this call with these arguments is not evaluated")
+                require(self.truth(self.evaluate(test, names)), why, refused=bool(self.within))
             case ast.Import() | ast.ImportFrom():
                 self._import(node, names)
             case ast.FunctionDef() | ast.ClassDef():
@@ -156,7 +159,7 @@ class Interpreter(Calls):
         if not self.libraries:
             self.within += 1
             self.libraries.update({name: self.note(call) for name, call in LIBRARY_TABLES.items()})
-            for node in _LIBRARIES.body:
+            for node in _LIBRARY_TEXT.body:
                 self.statement(node, self.libraries)
             self.within -= 1
         return self.libraries[name]

@@ -13,8 +13,8 @@ from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, StopError, require, shape_of
 from quantcore.pasted.evaluation import Val, Vals
 from quantcore.pasted.lanes import Lanes
-from quantcore.pasted.names import ON_LISTS, OPERATORS
-from quantcore.pasted.objects import Instance
+from quantcore.pasted.names import ON_LISTS, OPERATORS, Mapped
+from quantcore.pasted.objects import Function, Instance
 
 
 @dataclass(eq=False)
@@ -23,6 +23,10 @@ class Python(Lanes):
 
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value; an operation "method" has it with its owner."""
+        raise NotImplementedError
+
+    def member(self, val: Val, name: str) -> Val:
+        """Return an attribute of a value."""
         raise NotImplementedError
 
     def items(self, val: Val) -> list[Val]:
@@ -41,6 +45,8 @@ class Python(Lanes):
     def item(self, val: Val, index: Any, vals: Vals) -> Val:
         """Return a value at an index, which was made from ``vals``."""
         value = val.value
+        if isinstance(value, Instance) and value.of and value.of.find("__getitem__") and vals:
+            return self.call(self.member(val, "__getitem__"), [vals[-1]], {})
         if isinstance(value, dict):
             return self.compute(lambda: value[index], "getitem", (val, *vals), "[]")
         require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
@@ -115,6 +121,13 @@ class Python(Lanes):
             ends = [self.raw(a) for a in args]
             whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
             return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
+        if name == "map" and len(args) > 1:
+            rows = zip(*(self.items(a) for a in args[1:]), strict=False)
+            mapped = [self.call(args[0], list(row), {}) for row in rows]
+            return self.note(mapped, "pack", tuple(mapped))
+        if name == "vectorize" and len(args) == 1:
+            require(isinstance(args[0].value, Function), "only a function of the code is vectorized here")
+            return self.note(Mapped(args[0]))
         if name in ("ndenumerate", "ndindex", "nditer"):
             return self._visited(name, args)
         if name in ON_LISTS:
