@@ -64,11 +64,13 @@ def four_maps(
     on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None = None,
     on_value: Callable[[str], None] | None = None,
     live: dict[str, Any] | None = None,
+    among: list[str] | None = None,
 ) -> None:
     """Draw the maps, and below them what a cell stands for and what its color can't show, if need be.
 
     Args:
         live: from `pages.maps.live`, if the maps follow controls of the sidebar before the page runs.
+        among: if the page has several such components, where to add the number of this one, for `announce`.
         on_pick: called with the index of an element when its cell is clicked.
         on_value: called with index and value when a value was dragged in its cell, if that does anything.
         on_region: called with rows and columns when a box is dragged on an overview, if that does anything.
@@ -99,15 +101,22 @@ def four_maps(
             on_moved_change=partial(_moved, key, on_value),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
-        # an unseen element, which is drawn at once: the maps follow when they are painted
-        with st.container(key="qs_number"):
-            st.html(f'<i data-maps="{sent["number"]}"></i>')
+        if among is None:
+            announce([sent["number"]])
+        else:
+            among.append(sent["number"])
     legend = data.legend
     if on_region is not None:
         overview = f"{legend} Drag a box to see that part element by element." if legend else ""
         legend = f"{overview} {figures.beyond_colors(data, grey=picture.grey)}".strip()
     if legend:
         st.caption(legend)
+
+
+def announce(numbers: list[str]) -> None:
+    """Draw an unseen element with the numbers of all maps, at once: the maps follow when they are painted."""
+    with st.container(key="qs_number"):
+        st.html("".join(f'<i data-maps="{number}"></i>' for number in numbers))
 
 
 def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]) -> None:
