@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 # A package may import only packages on earlier lines, none on its own line. pages.*.*: every folder of a page
 LINES = """
-quantcore.errors quantcore.wording quantcore.displayed quantcore.collection
+quantcore.interruption quantcore.errors quantcore.wording quantcore.displayed quantcore.collection
 quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity
@@ -27,6 +27,7 @@ quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted q
 quantcore.checkpoints
 quantcore.layerwise
 quantcore.recipes quantcore.notebook
+quantcore.commands
 quantcore.__main__
 quantcore
 pages.browser pages.models.keys
@@ -52,6 +53,7 @@ comparison listing inspection
 findings
 checkpoint
 """
+SECTIONS = ("explore", "outputs", "compare", "models")
 FLOOR = {room: number for number, line in enumerate(FLOORS.split("\n")) for room in line.split()}
 LINE = {package: number for number, line in enumerate(LINES.split("\n")) for package in line.split()}
 
@@ -155,7 +157,7 @@ def line(package):
 
 @each_module
 def test_every_module_belongs_to_a_package(name):
-    if name not in ("pages", "pages.explore", "pages.compare", "pages.models"):  # they only contain packages
+    if name not in ("pages", *(f"pages.{section}" for section in SECTIONS)):  # they only contain packages
         assert package(name), f"{name} is not in any package of LINES"
 
 

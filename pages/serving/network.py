@@ -1,5 +1,6 @@
 """Network addresses: which count as one visitor's, which only this machine reaches, and which are public."""
 
+import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that has been assigned
@@ -33,6 +34,20 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def address_in_network() -> str | None:
+    """Return the address at which others in its network reach this machine; None if it is in none.
+
+    This machine's routes tell it: nothing is sent.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))  # documentation's; any address beyond this network would do
+            found: str = asking.getsockname()[0]
+        except OSError:
+            return None
+    return None if is_loopback(found) or found == "0.0.0.0" else found
 
 
 def is_public(address: str) -> bool:

@@ -124,15 +124,24 @@ def test_a_class_is_asked_answers_and_sees_why(
     anna, ben = phones(presenter.code), phones(presenter.code)
     first = controls.questions()[0]
     presenter.expect_shown("2 joined")
-    presenter.press("PageDown", "Reveal")
+    presenter.press("PageDown", "Show the answers")
     anna.answer(*first.right)
     wrong = first.keys[1].wrong[0]
     ben.answer(first.right[0], wrong[0])
-    presenter.expect_shown("2 of 2 answered · open")
+    presenter.expect_shown("2 of 2 answered · voting")
+    presenter.press("PageDown", "Vote again")
+    presenter.expect_shown("talk with your neighbors")
+    for phone in (anna, ben):
+        expect(phone.status).to_contain_text("the answers are locked")
+        expect(phone.page.locator("body")).not_to_contain_text("✓")
+    presenter.press("PageDown", "Reveal")
+    anna.answer(*first.right)
+    ben.answer(first.right[0], wrong[0])
     presenter.press(" ", "next question")
+    expect(ben.page.locator("body")).to_contain_text("✓")
     presenter.expect_shown(wrong[2])
-    presenter.expect_shown("50% right")
-    presenter.press("ArrowRight", "Reveal")
+    presenter.expect_shown("50% → 50% right")
+    presenter.press("ArrowRight", "Show the answers")
     presenter.press("PageUp", "Forward")
 
 
@@ -147,7 +156,7 @@ def test_twelve_phones_and_a_projector(
     for number, question in enumerate(controls.questions(), 1):
         presenter.expect_next(label)
         label = "Ask the next question" if number < len(controls.questions()) else "No further question"
-        presenter.press("PageDown", "Reveal")
+        presenter.press("PageDown", "Show the answers")
         given = []
         for i, student in enumerate(students):
             typed = [key.wrong[i % len(key.wrong)].value if i % 3 and key.wrong else key.right for key in question.keys]
@@ -155,8 +164,9 @@ def test_twelve_phones_and_a_projector(
             if not i % 4:
                 student.page.reload()
             student.answer(*given[-1])
-        presenter.expect_shown("12 of 12 answered · open")
-        presenter.press("PageDown", label)
+        presenter.expect_shown("12 of 12 answered · voting")
+        presenter.app.button("Reveal")
+        presenter.expect_next(label)
         presenter.expect_shown("12 of 12 answered · revealed")
         tally = classes.tallies(presenter.code, presenter.secret)[-1]
         assert tally.answered == 12
@@ -167,8 +177,8 @@ def test_twelve_phones_and_a_projector(
                 presenter.projector.page.set_viewport_size({"width": width, "height": height})
                 presenter.projector.page.emulate_media(color_scheme=theme)
                 assert presenter.projector.page.evaluate(OVERFLOWS) == [], (question, width)
-    presenter.app.button("Vote again")
-    presenter.expect_next("Reveal")
+    presenter.app.button("Revote")
+    presenter.expect_next("Reveal what")
     for student in students:
         student.page.bring_to_front()
         student.app.wait("document.querySelector('h1').textContent.includes('vote 2')")

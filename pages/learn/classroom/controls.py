@@ -12,9 +12,9 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import material
 from pages.learn.classroom.questions import ask_about
-from pages.learn.classroom.views import lesson_link
+from pages.learn.classroom.results import lesson_link, results
 from pages.serving import classroom
-from pages.serving.classroom import Board, ClassError, Question
+from pages.serving.classroom import Board, ClassError, Question, Round, Tally
 from pages.shared import messages
 from pages.shared.state import link
 
@@ -22,6 +22,12 @@ MINE, ASKED, ELEMENT = "class_mine", "class_asked", "class_element"
 FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT}
 KEYS = {MINE, ASKED, *FREE_TEXT}
 _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
+LABELS: dict[classroom.Act, str] = {
+    "lock": "Show the answers",
+    "revote": "Vote again",
+    "reveal": "Reveal what is right",
+}
+MOST_RIGHT = 0.7  # above it there is little left to talk about (Crouch and Mazur 2001)
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 
 
@@ -93,19 +99,32 @@ def address() -> str:
 def forward(
     mine: ClassAccess, board: Board, chosen: Question | None
 ) -> tuple[str, Callable[[], object] | None]:
-    """Return the label of Next and what it does: first reveal the answers, then ask the question ``chosen``.
+    """Return the label of Next and what it does.
 
-    Before that, it brings the projector back from an earlier round.
+    After a first vote it shows the answers without the right one. If most have it right, it then reveals it;
+    else it asks again, and reveals both votes. Then it asks the question ``chosen``. Before that, it brings
+    the projector back from an earlier round.
     """
     classes, now, (code, secret, _) = classroom.current(), board.current, mine
     if now and board.shown < now.number:
         return "Forward to the next answers", partial(classes.look, code, secret, False, board.shown)
     if now and now.phase != "revealed":
-        return "Reveal the answers", partial(classes.steer, code, secret, "reveal", now.number)
+        act = following_act(now, classes.tallies(code, secret, now.number)[-1])
+        return LABELS[act], partial(classes.steer, code, secret, act, now.number)
     if chosen is None:
         return "No further question", None
     label = "Ask the next question" if now else "Ask the first question"
     return label, partial(classes.ask, code, secret, chosen, now.number if now else 0)
+
+
+def following_act(now: Round, votes: Tally) -> classroom.Act:
+    """Return what follows in the order of peer instruction: vote, see the answers, talk, vote, see why."""
+    if now.vote > 1:
+        return "reveal"
+    if now.phase == "open":
+        return "lock"
+    shares = [result.fraction_right for result in results(votes)]
+    return "reveal" if not votes.answered or min(shares) > MOST_RIGHT else "revote"
 
 
 def following(board: Board, questions: Sequence[Question]) -> int:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn.classroom import controls, own, views
+from pages.learn.classroom import controls, files, own, views
 from pages.learn.classroom.controls import ClassAccess, press
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -17,13 +17,21 @@ from pages.shared.state import link, sharing
 
 EVERY = 1.0  # seconds: Streamlit has no push
 GONE = (403, 404)  # what is answered where there is no class, or none that this key opens
-HELP = {
-    "lock": "Phones can't change their answers",
-    "open": "Phones can change their answers again",
+HELP: dict[classroom.Act, str] = {
+    "lock": "Shows every answer, but not which one is right; phones can't change theirs",
+    "open": "Hides the answers again, and phones can change theirs",
+    "reveal": "Shows what is right, and why, here and on the phones",
     "revote": "Asks the same question again and keeps the answers so far: both votes are shown",
     "reset": "Asks the question again and deletes its answers",
 }
-AGAIN: dict[str, classroom.Act] = {"Vote again": "revote", "Reset": "reset"}
+BESIDE: dict[classroom.Act, str] = {
+    "lock": "Answers",
+    "open": "Open again",
+    "reveal": "Reveal",
+    "revote": "Revote",
+    "reset": "Reset",
+}
+CLOSED = {"lock", "reveal"}  # for answers that are revealed
 PROJECTED = "html{font-size:clamp(18px,1.4vw,32px) !important}"  # as in large mode
 CSS = streamlit_dom.read(Path(__file__).parent / "class.css")
 
@@ -48,8 +56,8 @@ def _offer() -> None:
         "answer one question at a time: which codes, scales or zero points does this tensor get?\n- The "
         "projector shows the question and how many have answered, then every answer: how many gave it, and "
         "the known mistakes that give exactly this number.\n- Begin with the questions of the lessons, and "
-        "add your own about any tensor and scheme.\n- Reveal, talk, and vote again: both votes are shown "
-        "side by side."
+        "add your own about any tensor and scheme.\n- Vote, see the answers without the right one, talk, "
+        "vote again: then it is revealed, and both votes are shown side by side."
     )
     try:
         classroom.check()
@@ -101,7 +109,7 @@ def head(mine: ClassAccess) -> None:
             st.html(views.joining(code, at))
         with st.popover("Download", icon=":material/download:"):
             st.write("Questions, answers and links, for as long as the class lasts:")
-            for name, write in (("csv", views.as_csv), ("html", views.as_html)):
+            for name, write in (("csv", files.as_csv), ("html", files.as_html)):
                 content = partial(written, mine, write, at)
                 st.download_button(f"class.{name}", content, f"class-{code}.{name}", on_click="ignore")
         with st.popover("End", icon=":material/stop_circle:"):
@@ -109,7 +117,7 @@ def head(mine: ClassAccess) -> None:
             st.button("End the class", key="class_end", on_click=press, args=(partial(controls.end, mine),))
 
 
-def written(mine: ClassAccess, write: views.Writer, at: str) -> str:
+def written(mine: ClassAccess, write: files.Writer, at: str) -> str:
     """Return a file of all answers so far."""
     return write(classroom.current().tallies(mine.code, mine.key), at)
 
@@ -140,12 +148,11 @@ def steer(mine: ClassAccess, board: Board, chosen: Question | None) -> None:
             disabled=do is None,
             width="stretch",
         )
-    for label, act in (
-        ("Unlock", "open") if now and now.phase == "locked" else ("Lock", "lock"),
-        *AGAIN.items(),
-    ):
+    for act, label in BESIDE.items():
+        if act == ("lock" if now and now.phase == "locked" else "open"):
+            continue
         do = partial(classes.steer, code, secret, act, now.number if now else 0)
-        off = now is None or board.shown != now.number or (act == "lock" and now.phase == "revealed")
+        off = now is None or board.shown != now.number or (now.phase == "revealed" and act in CLOSED)
         st.button(
             label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act]
         )

@@ -52,10 +52,15 @@ def begun(**parameters):
     return at, *at.query_params["presenter"].split(".")
 
 
+def body_of(at):
+    """What the class sees, as HTML."""
+    (body,) = [e.proto.body for e in at.get("html") if 'class="qs-class' in e.proto.body]
+    return body
+
+
 def scene(at):
     """What the class sees, as text."""
-    (body,) = [e.proto.body for e in at.get("html") if 'class="qs-class' in e.proto.body]
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", body)).replace("−", "-").split())
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", body_of(at))).replace("−", "-").split())
 
 
 def button(at, start):
@@ -78,49 +83,69 @@ def test_a_class_is_steered_in_two_steps_and_both_votes_are_shown(classes):
     questions = controls.questions()
     assert classes.plan(code, secret) == list(questions)
     anna, ben = classes.join(code), classes.join(code)
-    assert button(at, "Lock").disabled
+    assert button(at, "Answers").disabled
     press(at, "Ask the first question")
     assert classes.state(code, anna)[0].question == questions[0]
     wrong = questions[0].keys[1].wrong[0]
     classes.answer(code, anna, 1, [questions[0].right[0], wrong[0]])
     at.run()
-    assert "1 of 2 answered · open" in scene(at)
+    assert "1 of 2 answered · voting" in scene(at)
     assert wrong[2] not in scene(at)
     widget(at, "class_peek").set_value(True).run()
     assert wrong[2] in scene(at)
     widget(at, "class_peek").set_value(False).run()
-    press(at, "Lock")
+    press(at, "Show the answers")
     assert classes.state(code, anna)[0].phase == "locked"
-    press(at, "Unlock")
-    press(at, "Reveal")
-    assert classes.state(code, ben)[0].phase == "revealed"
-    assert wrong[2] in scene(at)
-    assert "0% right" in scene(at)
-    assert "100% right" in scene(at)
-    press(at, "Vote again")
+    assert wrong[0] in scene(at)
+    assert not re.search(f"[✓✗]|{re.escape(wrong[2])}", scene(at))
+    press(at, "Open again")
+    press(at, "Show the answers")
+    press(at, "Vote again")  # since not most have it right
     classes.answer(code, anna, 2, questions[0].right)
-    press(at, "Reveal")
+    assert "qs-answer" not in body_of(at)
+    press(at, "Reveal what is right")
+    assert classes.state(code, ben)[0].phase == "revealed"
     assert "0% → 100% right" in scene(at)
+    assert button(at, "Answers").disabled
+    press(at, "Revote")
+    press(at, "Reveal what is right")
     press(at, "Ask the next question")
     assert classes.state(code, anna)[0].question == questions[1]
     press(at, "Previous")
-    assert "0% → 100% right" in scene(at)
-    assert button(at, "Vote again").disabled
-    assert classes.state(code, anna)[0].number == 3
+    assert "100% → 0% right" in scene(at)
+    assert button(at, "Revote").disabled
+    assert classes.state(code, anna)[0].number == 4
     press(at, "Forward")
     assert questions[1].prompt in scene(at)
-    classes.answer(code, ben, 3, ["1"])
-    widget(at, "class_reset_3_3_open").click().run()
+    classes.answer(code, ben, 4, ["1"])
+    widget(at, "class_reset_4_4_open").click().run()
     assert classes.board(code, secret).answered == 0
-    assert [tally.round.number for tally in classes.tallies(code, secret)] == [1, 2, 4]
+    assert [tally.round.number for tally in classes.tallies(code, secret)] == [1, 2, 3, 5]
+
+
+def test_what_most_have_right_is_revealed_without_a_second_vote(classes):
+    at, code, _ = begun()
+    press(at, "Ask the first question")
+    question, students = controls.questions()[0], [classes.join(code) for _ in range(4)]
+    for i, student in enumerate(students):
+        classes.answer(code, student, 1, [question.right[0], question.right[1] if i else "99"])
+    at.run()
+    press(at, "Show the answers")
+    assert button(at, "Reveal what is right")  # 75%
+    press(at, "Open again")
+    classes.answer(code, students[1], 1, ["99", question.right[1]])
+    classes.answer(code, students[2], 1, ["99", question.right[1]])
+    press(at, "Show the answers")
+    assert button(at, "Vote again")  # 50%
 
 
 def test_a_press_too_many_changes_nothing(classes):
     at, code, secret = begun()
     first = classes.plan(code, secret)[0]
     press(at, "Ask the first question")
-    stale = button(at, "Reveal")
-    press(at, "Reveal")
+    stale = button(at, "Show the answers")
+    press(at, "Show the answers")
+    press(at, "Reveal what")
     assert button(at, "Ask the next").key != stale.key
     for number, act in ((0, "reveal"), (2, "reset")):
         classes.steer(code, secret, act, number)
@@ -144,7 +169,7 @@ def test_what_the_projector_opens_reads_and_steers_nothing(classes):
     assert secret not in address
     key = re.search(r"projector=\w+\.(\w+)$", address)[1]
     shown = opened(projector=f"{code}.{key}")
-    assert "0 of 0 answered · open" in scene(shown)
+    assert "0 of 0 answered · voting" in scene(shown)
     assert not [b for b in shown.button if (b.key or "").startswith("class_")]
     assert not [e for e in shown.get("html") if secret in e.proto.body]
     for act in store.Act.__args__:
@@ -153,7 +178,7 @@ def test_what_the_projector_opens_reads_and_steers_nothing(classes):
     anna, question = classes.join(code), controls.questions()[0]
     wrong = next(w for w in question.keys[0].wrong)
     classes.answer(code, anna, 1, [wrong[0], question.right[1]])
-    press(at, "Reveal")
+    widget(at, "class_reveal_1_1_open").click().run()
     shown.run()
     assert wrong[2] in scene(shown)
     assert question.keys[0].how in scene(shown)
@@ -174,8 +199,8 @@ def test_the_presenters_link_opens_the_class_elsewhere(classes):
     at, code, secret = begun()
     press(at, "Ask the first question")
     other = opened(presenter=f"{code}.{secret}")
-    assert button(other, "Reveal")
-    press(other, "Reveal")
+    press(other, "Show the answers")
+    press(other, "Reveal what")
     at.run()
     assert button(at, "Ask the next question")
     at.switch_page(script_of("")).run().switch_page(script_of("learn-class")).run()  # and back

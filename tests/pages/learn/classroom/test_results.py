@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 import quantcore as qc
+from pages.learn.classroom.files import as_csv, as_html
 from pages.learn.classroom.questions import ask_about
-from pages.learn.classroom.views import NO_MISTAKE, Why, as_csv, as_html, results
+from pages.learn.classroom.results import NO_MISTAKE, Why, results
 from pages.registry import PAGES
 from pages.serving.classroom import ClassStore, Round, Tally
 from pages.shared.lesson_plan import LESSONS

@@ -1,17 +1,18 @@
 """What the projector shows: counts, both votes, and text that is never markup."""
 
+import dataclasses
 import html
 import re
 from collections import Counter
 
-import pytest
 from grid import for_each
 
 import quantcore as qc
 from pages.learn.classroom import controls, views
 from pages.learn.classroom.questions import ask_about
-from pages.learn.classroom.views import NO_MISTAKE
+from pages.learn.classroom.results import NO_MISTAKE
 from pages.serving.classroom import Board, Round, Tally
+from quantcore.prediction import NumberKey
 
 RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
 ASKED = ask_about(RESULT, "codes")
@@ -39,6 +40,8 @@ def test_each_wrong_number_has_its_bar_and_its_mistakes():
     votes = [tally("revealed", right=3, first={value: 2, "77": 1})]
     shown = text(views.scene(board(*votes), votes))
     assert "6 of 9 answered · revealed" in shown
+    assert f"✓ {ASKED.right[0]}" in shown.replace("−", "-")
+    assert f"✗ {value}" in shown.replace("−", "-")
     assert "50% right" in shown
     plain = shown.replace("−", "-")
     assert all(sentence in plain for sentence in sentences)
@@ -59,9 +62,8 @@ def test_of_two_votes_both_are_shown():
     assert "Pale bars" not in text(views.scene(board(votes[0]), votes[:1]))
 
 
-@pytest.mark.parametrize("phase", ["open", "locked"])
-def test_answers_are_hidden_until_they_are_revealed(phase):
-    votes = [tally(phase, right=3, first={"91": 4})]
+def test_answers_are_hidden_while_the_class_votes():
+    votes = [tally("open", right=3, first={"91": 4})]
     hidden = views.scene(board(*votes), votes, "<b>join</b>")
     assert "91" not in hidden
     assert "qs-answer" not in hidden
@@ -70,10 +72,50 @@ def test_answers_are_hidden_until_they_are_revealed(phase):
     assert "91" in views.scene(board(*votes), votes, peek=True)
 
 
-def test_rare_numbers_are_counted_together():
+def unmarked(**counts):
+    """The answers before they are revealed: the body of the page, and its first number's bars."""
+    votes = [tally("open", **counts), tally("locked", 2, **counts)]
+    body = views.scene(board(*votes), votes, "<b>join</b>")
+    rows = re.findall(r'<div class="qs-given ([^"]*)"><b>(.*?)</b>', body.partition('class="qs-answer"')[2].partition('class="qs-answer"')[0])
+    return body, rows
+
+
+def test_locked_answers_are_all_shown_and_nothing_tells_which_one_is_right():
+    """Whatever is right: the page for answers that it is not among differs in nothing but the counts."""
+    body, rows = unmarked(right=3, first={"91": 4, "88": 3})
+    values = [value.replace("−", "-") for _, value in rows]
+    assert values == sorted(["91", "88", ASKED.right[0]], key=float)
+    assert {name for name, _ in rows} == {""}
+    shown = text(body).replace("−", "-")
+    assert not re.search("[✓✗]|right|mistake", shown)
+    assert not [key.how for key in ASKED.keys if key.how in shown]
+    assert "4 → 4" in shown
+    assert "join" not in body
+    _, rows = unmarked(first={"91": 4, "88": 3})
+    assert ASKED.right[0] not in [value for _, value in rows]
+
+
+def test_every_choice_is_shown_while_answers_are_locked():
+    asked = dataclasses.replace(ASKED, fields=("answer",), keys=(NumberKey("1"),), choices=("up", "down", "to even"), part=None)
+    votes = [Tally(Round(1, 1, "locked", asked), 2, (Counter({"1": 1, "2": 1}),))]
+    shown = text(views.scene(board(*votes), votes))
+    assert "A: up 0 B: down 1 C: to even 1" in shown
+
+
+def test_rare_numbers_are_listed():
     votes = [tally("revealed", right=1, first={str(n): 50 - n for n in range(20, 25)})]
-    assert "and 1 other number" in text(views.scene(board(*votes), votes))
-    assert "24: " not in text(views.scene(board(*votes), votes))
+    shown = text(views.scene(board(*votes), votes))
+    assert "also: 24 (26)" in shown
+    assert "24 26 students no known mistake" in shown
+    votes = [tally("locked", first={str(n): 50 - n for n in range(20, 29)})]
+    assert "also: 27 (23), 28 (22)" in text(views.scene(board(*votes), votes))
+
+
+def test_explained_answers_stand_before_others():
+    value = ASKED.keys[0].wrong[0].value
+    votes = [tally("revealed", first={"77": 5, value: 1})]
+    shown = text(views.scene(board(*votes), votes)).replace("−", "-")
+    assert shown.index(f"{value} 1 student") < shown.index("77 5 students no known mistake")
 
 
 def test_hyphens_stay_and_minus_signs_are_drawn():
