@@ -79,6 +79,10 @@ class Calls(Expressions):
                 mode = kw.pop("rounding_mode").value
                 found = self.call(func, args, kw)
                 return self.apply(ROUNDED[mode], [found], {}) if mode in ROUNDED else found
+            case Allowed(name="copy") if owner and func.name == "copy_" and len(args) == 1:
+                numbers = args[0].value
+                require(isinstance(numbers, Tensor), "this `copy_` is not evaluated")
+                return self.overwrite(owner[0], lambda x: x.copy_(numbers), "copy", (args[0],), "copy_")
             case type() as kind if issubclass(kind, np.number) and len(args) == 1 and not kw:
                 return self.apply(Allowed("astype", lambda x: cast(x, kind), 1), args, {})
             case Allowed() as call:

@@ -211,7 +211,8 @@ class Expressions(Python):
     def _attribute(self, node: ast.Attribute, names: Names) -> Val:
         base, name = node.value, node.attr
         unknown = isinstance(base, ast.Name) and base.id not in ABBREVIATED and base.id not in names
-        if unknown and not any(name.removesuffix("_") in known for known in METHODS.values()):
+        known = (*METHODS.values(), INHERITED)
+        if unknown and not any(name.removesuffix("_") in names_of for names_of in known):
             raise StopError(f"`{ast.unparse(node)[:60]}` is not evaluated")
         return self.member(self.evaluate(base, names), name)
 

@@ -1,6 +1,7 @@
 """Evaluates the syntax tree of pasted code: statements, and what they bind."""
 
 import ast
+import re
 from collections import ChainMap
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from quantcore.pasted.objects import (
     Signal,
 )
 
+_MODEL, _FEATURES = re.compile(r"\w*(model|net|network|llm)", re.I), 8
 _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_grad()"}
 # of these, code takes what it writes in annotations and decorators
 _SILENT = {
@@ -153,6 +155,16 @@ class Interpreter(Calls):
                 raise
             return isinstance(signal.node, ast.Break)
         return False
+
+    def free(self, name: str) -> Val | None:
+        """Return what stands for a name that the code does not define; a model has one layer, with x."""
+        found = super().free(name)
+        if found is None and _MODEL.fullmatch(name):
+            size, none = self.note(_FEATURES), self.note(False)
+            layer = self.call(self.library_call("Linear"), [size, size], {"bias": none})
+            layer.value.names["weight"] = self.tensor(name)
+            found = self.bound[name] = self.call(self.library_call("Sequential"), [layer], {})
+        return found
 
     def library_call(self, name: str) -> Val:
         """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""

@@ -20,7 +20,7 @@ def nested_scales(absmax: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return 8-bit codes for the maxima of blocks, what is subtracted first, and what the codes stand for."""
     offset, table = absmax.mean(), FORMATS["dynamic"]
     codes, values = list[Tensor](), list[Tensor]()
-    for part in (absmax - offset).split(256):
+    for part in torch.split(absmax - offset, 256):
         largest = part.abs().max()
         codes.append(table.encode(part * (1 / largest)))
         values.append(table.table[codes[-1].long()] * largest + offset)

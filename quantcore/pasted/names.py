@@ -190,10 +190,11 @@ def _most(run: Callable[..., Any]) -> int:
     if isinstance(run, np.ufunc):
         return int(run.nin)
     try:
-        parameters = list(inspect.signature(run).parameters)
+        named = inspect.signature(run).parameters
     except ValueError:
         return 9
-    return 9 if "args" in parameters else [*parameters, "out"].index("out")
+    parameters, several = list(named), any(p.kind == p.VAR_POSITIONAL for p in named.values())
+    return 9 if several else [*parameters, "out"].index("out")
 
 
 def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Allowed]:
@@ -238,6 +239,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
         **_calls(Tensor, dim=lambda x: x.ndim, view=_view, to=cast, type=cast,
                  size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
                  numpy=lambda x: x.clone().numpy(), numel=lambda x: x.numel(), nelement=lambda x: x.numel(),
+                 copy=lambda x, y: y.expand(x.shape),
                  reshape_as=lambda x, y: x.reshape(y.shape), view_as=lambda x, y: x.reshape(y.shape),
                  **_NEW), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
@@ -252,6 +254,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "limits": {n: Allowed(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
     "list": {"append": Allowed("append", list.append, 2)},
     "dictionary": {name: Allowed(name, None) for name in ("get", "keys", "values", "items")},
+    "text": {name: Allowed(name, None) for name in ("startswith", "endswith")},
 }  # fmt: skip
 
 
@@ -374,7 +377,7 @@ OPERATORS = {node: Allowed(name, getattr(operator, name), 2) for node, name in _
 
 
 _KINDS: dict[str, Any] = {
-    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list, "dictionary": dict,
+    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list, "dictionary": dict, "text": str,
     "limits": (torch.finfo, torch.iinfo, np.finfo, np.iinfo),
 }  # fmt: skip
 

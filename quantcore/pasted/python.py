@@ -60,6 +60,8 @@ class Python(Lanes):
             self.decoded(made, val, vals[-1])
             return made if made.op == "decode" else found
         bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
+        if len(vals) == 1 and vals[0].op == "reduce" and vals[0].name in ("argmax", "argmin"):
+            return self.compute(lambda: value[index], "reduce", (val, *vals), vals[0].name, bound)
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
     def append(self, owner: Val, val: Val) -> None:
@@ -96,6 +98,8 @@ class Python(Lanes):
 
     def _contained(self, one: Val, many: Val, inside: bool) -> Val:
         """Tell whether a number or text is one of several, or a key."""
+        if isinstance(one.value, str) and isinstance(many.value, str):
+            return self.note((one.value in many.value) == inside, "binary", (one, many))
         known = isinstance(one.value, int | float | str) and isinstance(many.value, list | tuple | dict)
         values = many.value if isinstance(many.value, dict) else [item.value for item in self.items(many)]
         plain = known and all(isinstance(value, int | float | str) for value in values)
@@ -121,6 +125,10 @@ class Python(Lanes):
             ends = [self.raw(a) for a in args]
             whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
             return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
+        if name in ("startswith", "endswith"):
+            texts = [a.value for a in args if isinstance(a.value, str)]
+            require(len(texts) == len(args) == 2, f"this `{name}` is not evaluated")
+            return self.note(getattr(texts[0], name)(texts[1]), "binary", tuple(args))
         if name == "map" and len(args) > 1:
             rows = zip(*(self.items(a) for a in args[1:]), strict=False)
             mapped = [self.call(args[0], list(row), {}) for row in rows]

@@ -419,6 +419,37 @@ scale = amax / 127
 q = [[int(round(v / scale)) for v in row] for row in matrix]
 back = [[c * scale for c in row] for row in q]
 """,
+    "cells of an integer tensor": """
+import torch
+s = float(x.abs().max()) / 127
+q = torch.zeros(x.shape, dtype=torch.int8)
+for i in range(x.shape[0]):
+    for j in range(x.shape[1]):
+        q[i, j] = int(x[i, j] / s)  #! toward_zero
+""",
+    "scale by the largest of a block": """
+import numpy as np
+def quantize(x):
+    out = []
+    for b in x.reshape(-1, 32):
+        largest = b[np.argmax(np.abs(b))]
+        d = largest / -8
+        inverse = 1.0 / d if d else 0.0
+        codes = np.minimum(15, (b * inverse + 8.5).astype(np.uint8))
+        out.append((codes.astype(np.float32) - 8) * d)
+    return np.concatenate(out)
+y = quantize(x)
+""",
+    "sizes one by one": """
+import torch
+w = x.reshape(-1, 4, 4)
+q = torch.empty_like(w)
+for c in range(w.shape[0]):
+    s = w[c].abs().max() / 127
+    for i in range(w.shape[1]):
+        for j in range(w.shape[2]):
+            q[c, i, j] = torch.clamp(torch.round(w[c, i, j] / s), -127, 127)
+""",
     "map": """
 values = x.flatten().tolist()
 s = max(map(abs, values)) / 127
@@ -735,6 +766,44 @@ import jax.numpy as jnp
 s = jnp.max(jnp.abs(x)) / 127.0
 q = jnp.clip(jnp.round(x / s), -127, 127).astype(jnp.int8)
 y = q.astype(jnp.float32) * s
+""",
+    "scales quantized in turn": """
+import torch
+w = x.reshape(-1, 64)
+s = w.abs().amax(1, keepdim=True) / 127
+q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
+s2 = s.max() / 255
+qs = torch.round(s / s2).clamp(0, 255).to(torch.uint8)
+y = q.float() * (qs.float() * s2)
+""",
+    "codes of scales for scales": """
+import torch
+w = x.reshape(-1, 64)
+s = w.abs().amax(1, keepdim=True) / 127
+q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
+s2 = s.max() / 255
+qs = torch.round(s / s2).clamp(0, 255).to(torch.uint8)
+y = q.float() * qs.float()  #! not_undone
+""",
+    "bnb nested": """
+import bitsandbytes.functional as F
+q, state = F.quantize_4bit(x, compress_statistics=True, quant_type='nf4')
+y = F.dequantize_4bit(q, state)
+""",
+    "parameters of a model": """
+import torch
+with torch.no_grad():
+    for name, p in model.named_parameters():
+        if "weight" in name and not name.endswith("bias"):
+            s = p.abs().amax(dim=1, keepdim=True) / 127
+            p.copy_((p / s).round().clamp(-127, 127) * s)
+""",
+    "state dict of a model": """
+import torch
+out = {}
+for name, p in model.state_dict().items():
+    s = p.abs().max() / 255  #! divisor
+    out[name] = (p / s).round().clamp(-128, 127).to(torch.int8)
 """,
     "layers of a model": """
 import torch

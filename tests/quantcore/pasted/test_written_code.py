@@ -17,7 +17,7 @@ from quantcore.pasted.walk import evaluate
 from tests.support import written_code
 
 OTHERS = re.compile(
-    "torchao|bitsandbytes|onnxruntime|decomposed|hqq|quanto|tensorflow|jax|nn.Lin"
+    "torchao|bitsandbytes|onnxruntime|decomposed|hqq|quanto|tensorflow|jax|nn.Lin|model"
 )  # whose import takes too long
 MARK = re.compile(r"  #! (\S+)")
 WRITTEN = {
