@@ -8,6 +8,12 @@ from torch import Tensor
 
 from quantcore.formats import CODEBOOKS
 
+FORMATS = {  # of codes that are places in a library's table
+    "nf4": CODEBOOKS["nf4"],
+    "fp4": CODEBOOKS["fp4_bitsandbytes"],
+    "dynamic": CODEBOOKS["dynamic8"],
+}
+
 
 def packed(codes: Tensor) -> Tensor:
     """Return codes of 4 bits as bytes, the first of two in the upper half, as bitsandbytes does."""
@@ -27,11 +33,6 @@ def nested_scales(absmax: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.cat(codes).to(torch.uint8), offset, torch.cat(values)
 
 
-FORMATS = {  # of codes that are places in a library's table
-    "nf4": CODEBOOKS["nf4"],
-    "fp4": CODEBOOKS["fp4_bitsandbytes"],
-    "dynamic": CODEBOOKS["dynamic8"],
-}
 TEXT = """
 def int8_vectorwise_quant(A, threshold=0.0):
     stats = A.abs().amax(dim=-1)
