@@ -17,6 +17,7 @@ from pages.maps.picture import Picture, as_json, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
 from pages.shared.state import link
+from pages.shared.state.selection import VALUE
 from quantcore import figures
 from quantcore.analysis import View, element
 
@@ -61,6 +62,7 @@ def four_maps(
     key: str,
     on_pick: Callable[[tuple[int, ...]], None],
     on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None = None,
+    on_value: Callable[[str], None] | None = None,
     live: dict[str, Any] | None = None,
 ) -> None:
     """Draw the maps, and below them what a cell stands for and what its color can't show, if need be.
@@ -68,6 +70,7 @@ def four_maps(
     Args:
         live: from `pages.maps.live`, if the maps follow controls of the sidebar before the page runs.
         on_pick: called with the index of an element when its cell is clicked.
+        on_value: called with index and value when a value was dragged in its cell, if that does anything.
         on_region: called with rows and columns when a box is dragged on an overview, if that does anything.
     """
     data = picture.data
@@ -93,7 +96,7 @@ def four_maps(
             # for as long as the session is kept, Streamlit holds what a callback holds: never a tensor
             on_picked_change=partial(_picked, key, picture.view, picture.shape, on_pick),
             on_region_change=partial(_dragged, key, on_region),
-            on_moved_change=partial(_moved, key),
+            on_moved_change=partial(_moved, key, on_value),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
         # an unseen element, which is drawn at once: the maps follow when they are painted
@@ -112,10 +115,12 @@ def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tup
         on_pick(element(view, shape, *map(int, st.session_state[key].picked[:2])))
 
 
-def _moved(key: str) -> None:
+def _moved(key: str, on_value: Callable[[str], None] | None) -> None:
     """Set controls to what the visitor has kept of a picture that was ahead of them."""
-    if st.session_state[key].moved:
-        link.put({name: int(value) for name, value in st.session_state[key].moved.items() if name == "bits"})
+    moved = st.session_state[key].moved or {}
+    link.put({name: int(value) for name, value in moved.items() if name == "bits"})
+    if VALUE in moved and on_value is not None:
+        on_value(str(moved[VALUE]))
 
 
 def _dragged(key: str, on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None) -> None:

@@ -1,6 +1,7 @@
 """The four maps, with controls for the part of the tensor shown and the chosen element."""
 
 import math
+from collections.abc import Callable
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -20,25 +21,26 @@ from quantcore.diagnosis import Box
 KEY = "maps"
 ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
 # Keys of the controls, also parameters of the link
-KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at", "error_of"}
+KEYS = {"borders", "numbers", "drags", "cell", "rows", "cols", "across", "down", "at", "error_of"}
 RMS = "rms"
 # what the error map shows where a cell stands for several elements
 _ERRORS = {RMS: "RMS error", "largest": "largest error"}
 
 
 def controls(
-    tensor: PageTensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator
+    tensor: PageTensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator, *, drags: bool = False
 ) -> tuple[View | None, ElementArithmetic]:
     """Draw the controls under the maps; return the view (None if invalid) and the element's arithmetic.
 
     Args:
         place: where the maps will be, for errors in the input.
+        drags: whether values can be dragged on this page.
     """
     shape = tensor.shape
     chosen = worst = arithmetic.worst_of(report, shape)
     view = None
     try:
-        view = _view_controls(shape, worst)
+        view = _view_controls(shape, worst, drags=drags and selection.VALUE in selection.get().controls)
         _name_slice(place, shape, view, worst)
     except qc.QuantError as error:
         messages.error(str(error), place)
@@ -58,6 +60,7 @@ def draw(
     against: pinned.Reference | None = None,
     beside: live.Beside | None = None,
     current: selection.Current | None = None,
+    on_value: Callable[[str], None] | None = None,
 ) -> None:
     """Draw the maps if there is a view.
 
@@ -66,6 +69,7 @@ def draw(
         against: what the error map is compared with, if the visitor has asked for that.
         beside: what of the page follows with the maps while a control is dragged; None if they don't follow.
         current: what the maps follow, if the page has controls of its own for that.
+        on_value: called with index and value when a value was dragged in its cell.
     """
     if view is None:
         return
@@ -79,7 +83,7 @@ def draw(
         theme(),
         is_large(),
         found,
-        None if current else scheme,
+        None if current else (tensor.key, scheme),
         other.scheme if other else None,
         beside or live.nothing,
         rms=st.session_state.get("error_of", RMS) == RMS,
@@ -91,7 +95,9 @@ def draw(
         return
     with place:
         following = live.offer(maps, current or selection.get()) if beside else None
-        component.four_maps(picture, key=KEY, on_pick=_clicked, on_region=region, live=following)
+        component.four_maps(
+            picture, key=KEY, on_pick=_clicked, on_region=region, on_value=on_value, live=following
+        )
 
 
 def _chosen(shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -121,7 +127,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
     st.session_state.update({"rows": span_text(rows), "cols": span_text(columns)})
 
 
-def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
+def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...], *, drags: bool) -> View:
     """Draw the controls under the maps: overlays, element, visible part."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
@@ -137,6 +143,14 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
             help="Show numbers in the cells where they fit",
             bind="query-params",
         )
+        if drags:
+            st.checkbox(
+                "Drag values",
+                key="drags",
+                help="Press on a cell of the original and move up or down to change its value. Alt does the "
+                "same without this.",
+                bind="query-params",
+            )
         if st.session_state.get(pinned.PIN):
             hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with "
             hint += "the pinned scheme"

@@ -67,7 +67,8 @@ class LiveView:
 
     Attributes:
         chosen: the element that the visitor chose; None for the one with the largest |error|.
-        found: boxes that are outlined; ``found_in``: under this scheme alone, None for any.
+        found: boxes that are outlined; ``found_in``: for this tensor, by its key, and scheme alone; None
+            for any.
         against: the scheme that the error map is compared with.
         beside: what else of the page follows.
         rms: whether the error map shows the RMS of each cell, where cells stand for several elements.
@@ -80,19 +81,28 @@ class LiveView:
     theme: str
     large: bool
     found: tuple[Box, ...] = ()
-    found_in: qc.Scheme | None = None
+    found_in: tuple[str, qc.Scheme] | None = None
     against: qc.Scheme | None = None
     beside: Beside = nothing
     rms: bool = False
 
-    def picture(self, tensor: PageTensor, scheme: qc.Scheme, pointer: arithmetic.Offer) -> Picture:
+    def picture(
+        self,
+        tensor: PageTensor,
+        scheme: qc.Scheme,
+        pointer: arithmetic.Offer,
+        element: tuple[int, ...] | None = None,
+    ) -> Picture:
         """Return what the maps show of a tensor under a scheme.
+
+        Args:
+            element: chosen instead of ``chosen``.
 
         Raises:
             QuantError: scheme or view do not fit the tensor.
         """
         result = cache.result(tensor, scheme)
-        element = self.chosen
+        element = self.chosen if element is None else element
         if element is None:
             element = arithmetic.worst_of(cache.report(tensor, scheme), tensor.shape)
         shown = arithmetic.of(tensor, scheme, element)
@@ -106,7 +116,7 @@ class LiveView:
             borders=self.borders,
             numbers=self.numbers,
             theme=self.theme,
-            found=self.found if self.found_in in (None, scheme) else (),
+            found=self.found if self.found_in in (None, (tensor.key, scheme)) else (),
             arithmetic=shown,
             pointed=pointer.token(tensor, result.scheme),
             against=str(self.against) if self.against else "",
@@ -158,8 +168,8 @@ class LiveMaps:
         warm.one_thread()
         view = self.view
         with turn.of_run(None):
-            tensor, scheme, controls = self.current.moved(values)
-            picture = view.picture(tensor, scheme, self.pointer)
+            tensor, scheme, controls, element = self.current.moved(values)
+            picture = view.picture(tensor, scheme, self.pointer, element)
             assert picture.arithmetic is not None
             beside = view.beside(tensor, scheme, picture.arithmetic)
         sent = component.content(picture, large=view.large)

@@ -20,14 +20,14 @@ from quantcore.quantization import Quantized
 class Picture:
     """What the maps show and how.
 
-    ``identity``: key of the tensor; the zoom is kept while it and the view stay the same. ``element``: the
-    chosen element, outlined together with its block. ``found``: further boxes of the tensor to outline.
-    ``arithmetic``: that of the element, shown beside the maps, after a click where they have no room for it
-    and the page's copy is out of sight; None if a click shows nothing. ``pointed``: the token for that of the
-    element under the pointer; empty if there is none. ``against``: the scheme that the error map is compared
-    with, if any. ``result``: the result that is shown; None for values without codes. ``beneath``: px of the
-    window to leave below the maps. ``whole``: the shape of the tensor, if only the part in ``data`` was read.
-    ``grey``: whether the tensor is an image, whose values are drawn as grey levels in square cells.
+    ``identity``: key of the tensor. ``element``: the chosen element, outlined together with its block.
+    ``found``: further boxes of the tensor to outline. ``arithmetic``: that of the element, shown beside
+    the maps, after a click where they have no room for it and the page's copy is out of sight; None if a
+    click shows nothing. ``pointed``: the token for that of the element under the pointer; empty if there
+    is none. ``against``: the scheme that the error map is compared with, if any. ``result``: the result
+    that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
+    ``whole``: the shape of the tensor, if only the part in ``data`` was read. ``grey``: whether the
+    tensor is an image, whose values are drawn as grey levels in square cells.
     """
 
     result: Quantized | None
@@ -69,7 +69,7 @@ def marks(picture: Picture) -> dict[str, Any]:
     """Return everything except the values, such as outlines and borders."""
     data, view, element = picture.data, picture.view, picture.element
     return {
-        "uirevision": f"{picture.identity} {view}",
+        "uirevision": f"{picture.shape} {view} {picture.grey}",
         "painted": f" {picture.scheme} ",
         "numbers": picture.numbers,
         "beneath": picture.beneath,

@@ -18,8 +18,8 @@ from pages.models import keys as model_keys
 from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.page import TENSOR, Page
-from pages.shared.state import leaving, link
-from pages.sidebar import match_fields, tensor_controls, uploads
+from pages.shared.state import leaving, link, selection
+from pages.sidebar import changed, match_fields, tensor_controls, uploads
 from quantcore import tensors
 from quantcore.wording import joined, megabytes, printable, short
 
@@ -128,6 +128,26 @@ def take(asked: Mapping[str, Any]) -> None:
         others = [short(name) for number, (name, _) in enumerate(files) if number not in offered]
         rest = f" {joined(others[:3])} can't be opened here." if others else ""
         _say(_Notice(f"Which of these files?{rest}", _page().script, tuple(found)))
+
+
+def change_value(typed: str) -> None:
+    """Make the tensor of this run, with one value changed, the tensor (a callback).
+
+    Args:
+        typed: index and value, as in `changed.moved`.
+    """
+    tensor = selection.get().tensor
+    assert tensor is not None
+    undo = _before(frozenset(), with_tensor=True)
+    try:
+        x, index, value = changed.take(tensor, typed)
+    except qc.QuantError as error:
+        _say(_Notice(str(error), _page().script))
+        return
+    source = tensor_controls.put_values(x)
+    link.put({"cell": ", ".join(map(str, index))})
+    sentence = f"Element ({', '.join(map(str, index))}) changed to {value:g}."
+    _say(_Notice(sentence, _page().script, undo=undo, source=source))
 
 
 def delivery() -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """The controls that the maps follow as they are moved, and what the sidebar shows with one moved.
 
-A choice between options is at the place of the chosen one: 0, 1.
+A choice between options is at the place of the chosen one: 0, 1. `VALUE` is not in the sidebar: it is the
+cell of the original whose value is dragged.
 """
 
 import math
@@ -8,19 +9,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import quantcore as qc
-from pages.shared.state.selection import Controls, Current, Moved
+from pages.shared.state.selection import VALUE, Controls, Current, Moved, PageTensor, generated
+from pages.sidebar import changed
 from pages.sidebar.scheme_state import CODES, SYMMETRY
 from quantcore.formats import MAX_BITS, MIN_BITS
 from quantcore.range_setting import Control
 
-BITS = "bits"
+BITS, SEED = "bits", "seed"
 
 
-def controls(scheme: qc.Scheme | None) -> Controls:
-    """Return what the followed controls stand at, by key; those that are not drawn are missing."""
-    if scheme is None or isinstance(scheme.format, qc.CodebookFormat):  # which may be fitted to the tensor
+def controls(
+    tensor: PageTensor | None, scheme: qc.Scheme | None, value: tuple[float, ...] | None
+) -> Controls:
+    """Return what the followed controls stand at, by key; those that are not drawn are missing.
+
+    Args:
+        value: index and value that were dragged last, as `changed.last`; None if none can be.
+    """
+    if tensor is None or scheme is None:
         return {}
-    fmt, found = scheme.format, _numbers(scheme.range_setting)
+    fmt, found = scheme.format, {**_numbers(scheme.range_setting), **_generators(tensor)}
+    if value is not None:
+        found[VALUE] = value
     if isinstance(fmt, qc.IntFormat):
         found |= {BITS: (fmt.bits,), "codes": (int(not fmt.signed),), "mode": (int(not scheme.symmetric),)}
     return found
@@ -42,14 +52,51 @@ def moved(current: Current, values: Mapping[str, str]) -> Moved:
     Raises:
         QuantError: no such control is followed, or it does not have such a value.
     """
-    tensor, scheme = current.tensor, current.scheme
+    tensor, scheme, element = current.tensor, current.scheme, None
     if tensor is None or scheme is None:
         raise qc.QuantError("There is no tensor with a scheme to show.")
+    own, value = _generators(tensor), current.controls.get(VALUE)
     for key, typed in values.items():
         if key not in current.controls:
             raise qc.QuantError(f"{key[:40]!r} is not a control that the maps follow here.")
-        scheme = _with(scheme, key, typed)
-    return tensor, scheme, controls(scheme)
+        if key == VALUE:
+            tensor, element, value = changed.moved(tensor, typed)
+        elif key in own:
+            tensor = _regenerated(tensor, key, typed)
+            value = value and changed.nothing(tensor)
+        else:
+            scheme = _with(scheme, key, typed)
+    return Moved(tensor, scheme, controls(tensor, scheme, value), element)
+
+
+def _generators(tensor: PageTensor) -> dict[str, tuple[float, ...]]:
+    """Return seed and parameters of a generated tensor; fields show six digits of the latter."""
+    spec = (tensor.source or tensor).spec
+    if spec is None:
+        return {}
+    return {SEED: (spec.seed,)} | {
+        f"{spec.distribution}_{name}": (float(f"{value:g}"),) for name, value in spec.values().items()
+    }
+
+
+def _regenerated(tensor: PageTensor, key: str, typed: str) -> PageTensor:
+    """Return a generated tensor with another seed or parameter.
+
+    Raises:
+        QuantError: its distribution does not have such a value.
+    """
+    spec = (tensor.source or tensor).spec
+    assert spec is not None
+    try:
+        number = int(typed[:40]) if key == SEED else float(typed[:40])
+    except ValueError:
+        raise qc.QuantError(f"{typed[:40]!r} is not a number that {key} can be; type another.") from None
+    if key == SEED:
+        spec = replace(spec, seed=int(number))
+    else:
+        chosen = spec.values() | {key.removeprefix(f"{spec.distribution}_"): number}
+        spec = replace(spec, parameters=tuple(chosen.items()))
+    return generated(spec).in_dtype(tensor.dtype)
 
 
 def _with(scheme: qc.Scheme, key: str, typed: str) -> qc.Scheme:

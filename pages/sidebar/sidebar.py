@@ -9,7 +9,7 @@ from pages.browser.scripts import WITHOUT_SIDEBAR
 from pages.shared.cards import Card
 from pages.shared.page import SCHEME, TENSOR, Page
 from pages.shared.state import selection
-from pages.sidebar import followed, paste_examples, scheme_controls, scheme_state, tensor_controls
+from pages.sidebar import changed, followed, paste_examples, scheme_controls, scheme_state, tensor_controls
 
 # Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
@@ -47,7 +47,8 @@ def draw(page: Page) -> None:
         problems.append((SCHEME, str(error)))
     every = tuple(problem for _, problem in problems)
     acting = tuple(problem for part, problem in problems if part in used)
-    at = followed.controls(scheme)
+    fitted = st.session_state.get("format") == scheme_controls.FITTED  # to this tensor, by a search
+    at = {} if fitted else followed.controls(tensor, scheme, changed.last(tensor))
     selection.put(selection.Current(tensor, scheme, every, acting, hint, cards, used, at, followed.moved))
     show_used(used)
 

@@ -85,6 +85,22 @@ def put_text(text: str) -> None:
     st.session_state[PASTED] = text
 
 
+def put_values(x: np.ndarray) -> str:
+    """Make x the tensor, in the grid if it fits there, else as text; return its source (a callback)."""
+    state = st.session_state
+    fits = x.ndim == 2 and max(x.shape) <= SIDE
+    if not fits:
+        put_text(write(x))
+    else:
+        if state["src"] != "edit":
+            state[_START] = state.get(_SHOWN, NEW)
+        for key in (_GRID_BASE, _GRID_ROWS, _GRID_COLUMNS):
+            state.pop(key, None)
+        state[_EDITED] = x
+    link.put({"src": "edit" if fits else "paste"})
+    return str(state["src"])
+
+
 @dataclass(frozen=True)
 class Kept:
     """A tensor as its controls have it: their values, what the sources keep beside them, and the file."""

@@ -18,6 +18,19 @@ from quantcore.figures.distribution import (
     histogram,
 )
 from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_maps, titles_of_maps
+from quantcore.figures.methods import (
+    AFTER,
+    BEFORE,
+    awq_search,
+    cache_granularities,
+    cached_keys,
+    channel_maxima,
+    gptq_column,
+    histograms,
+    methods,
+    outlier_columns,
+    tokens_curve,
+)
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
@@ -42,25 +55,35 @@ def to_html(figure: go.Figure) -> str:
 
 
 __all__ = [
+    "AFTER",
     "AXES",
+    "BEFORE",
     "BLOCKS",
-    "HARM_AXES",
     "DistributionData",
+    "HARM_AXES",
     "PairData",
+    "awq_search",
     "base_layout",
     "beyond_colors",
+    "cache_granularities",
+    "cached_keys",
+    "channel_maxima",
     "described",
     "distribution",
     "distribution_data",
     "drawn_maps",
     "enlarged",
     "error_maps",
+    "gptq_column",
     "grid_values",
     "harm",
     "histogram",
+    "histograms",
     "layer_colors",
     "maps",
+    "methods",
     "number_line",
+    "outlier_columns",
     "pair",
     "pair_data",
     "palette",
@@ -75,6 +98,7 @@ __all__ = [
     "thumbnail",
     "titles_of_maps",
     "to_html",
+    "tokens_curve",
     "treemap",
     "typography",
 ]

@@ -3,6 +3,7 @@
 w is [out, in], x is [tokens, in].
 """
 
+from quantcore.outputs.activations import CALIBRATION, HELD_OUT, activations, attention_head, outlier_channels
 from quantcore.outputs.calibration import Calibration, calibrate
 from quantcore.outputs.compensation import Compensated, GptqStep, gptq, gptq_steps
 from quantcore.outputs.decomposition import Decomposed, llm_int8
@@ -15,13 +16,35 @@ from quantcore.outputs.moments import MomentOutput, from_moment, second_moment
 from quantcore.outputs.requantization import REQUANTIZATIONS, Requantized, fixed_point, requantize
 from quantcore.outputs.rotation import Rotated, hadamard
 from quantcore.outputs.scale_search import ActivationAware, AwqStep, awq, awq_steps
+from quantcore.outputs.side_by_side import (
+    AWQ,
+    CALIBRATED,
+    GPTQ,
+    HADAMARD,
+    LLM_INT8,
+    METHODS,
+    NEAREST,
+    SMOOTHQUANT,
+    LayerData,
+    MethodOptions,
+    MethodOutput,
+    TokensPoint,
+    by_tokens,
+    compare,
+    method_output,
+    ranked,
+    settled,
+)
 from quantcore.outputs.smoothing import Smoothed, smoothquant
 
 __all__ = [
-    "ActivationAware", "AttentionOutput", "awq", "awq_steps", "AwqStep", "Calibration", "calibrate",
-    "Compensated", "Decomposed", "fixed_point", "from_moment", "gptq", "gptq_steps", "GptqStep", "hadamard",
-    "hadamard_matrix", "integer_layer", "integer_product", "IntegerLayer", "IntegerProduct", "kv_cache",
-    "kv_granularities", "layer", "LayerOutput", "llm_int8", "MethodStep", "MomentOutput", "OF_ACTIVATIONS",
-    "OF_BOTH", "OF_WEIGHTS", "REQUANTIZATIONS", "requantize", "Requantized", "Rotated", "second_moment",
-    "Smoothed", "smoothquant",
+    "ActivationAware", "activations", "attention_head", "AttentionOutput", "AWQ", "awq", "awq_steps",
+    "AwqStep", "by_tokens", "calibrate", "CALIBRATED", "CALIBRATION", "Calibration", "compare",
+    "Compensated", "Decomposed", "fixed_point", "from_moment", "GPTQ", "gptq", "gptq_steps", "GptqStep",
+    "HADAMARD", "hadamard", "hadamard_matrix", "HELD_OUT", "integer_layer", "integer_product",
+    "IntegerLayer", "IntegerProduct", "kv_cache", "kv_granularities", "layer", "LayerData", "LayerOutput",
+    "LLM_INT8", "llm_int8", "method_output", "MethodOptions", "MethodOutput", "METHODS", "MethodStep",
+    "MomentOutput", "NEAREST", "OF_ACTIVATIONS", "OF_BOTH", "OF_WEIGHTS", "outlier_channels", "ranked",
+    "REQUANTIZATIONS", "requantize", "Requantized", "Rotated", "second_moment", "settled", "Smoothed",
+    "SMOOTHQUANT", "smoothquant", "TokensPoint",
 ]  # fmt: skip

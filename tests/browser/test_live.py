@@ -97,6 +97,41 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
 
 
+def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
+    app.open()
+    x, page = tensors.generate(tensors.Generated()), app.page
+    app.expect_scheme(text(4))
+    run, start = page.evaluate(RUN), page.evaluate(NUMBER)
+    app.point(2, 3)
+    at_x, at_y = app.place(2, 3)
+    page.keyboard.down("Alt")
+    page.mouse.down()
+    for rise in (60, 180):  # 120 px add the largest |x|, 15.87: 0.1 a step
+        page.mouse.move(at_x, at_y - rise, steps=4)
+        x[2, 3] = round((0.4335317 + rise * 15.866889 / 120) / 0.1) * 0.1
+        expect_followed(app, x, qc.Scheme(qc.INT4))
+    assert page.evaluate(RUN) == run
+    seen = page.evaluate(NUMBER)
+    page.mouse.up()
+    page.keyboard.up("Alt")
+    app.expect_parameter("cell", "2, 3")
+    app.expect_scheme(text(4))
+    assert page.evaluate(NUMBER) == seen
+    assert page.get_by_text(f"Element (2, 3) changed to {x[2, 3]:g}.").is_visible()
+    app.tick("drags")
+    app.expect_parameter("drags", "true")
+    app.point(5, 0)
+    page.mouse.down()
+    page.mouse.move(at_x, at_y + 200, steps=4)
+    app.wait(f"() => {NUMBER} !== {seen!r}")
+    page.keyboard.press("Escape")
+    app.wait(f"() => {NUMBER} === {seen!r}")
+    page.mouse.up()
+    app.button("Undo")
+    app.expect_parameter("src", None)
+    app.wait(f"() => {NUMBER} === {start!r}")
+
+
 MOVES = {
     "uint4": ({}, lambda app: app.press("codes", "unsigned")),
     "int4 asymmetric": ({}, lambda app: app.press("mode", "asymmetric")),

@@ -9,7 +9,7 @@ from pages.maps import four_maps
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import pinned
-from pages.sidebar import unsupported
+from pages.sidebar import brought, unsupported
 
 row = partial(st.container, horizontal=True, wrap=False, gap="small", vertical_alignment="center")
 explore = st.container(key="explore", gap="xxsmall")
@@ -26,12 +26,14 @@ with explore, page_frame(top=summary.scheme_line) as frame:
         findings_place = row(height=findings.HEIGHT, border=False, key=summary.FINDINGS)
         examples_place = row(key="finding_examples")
         maps_place = st.container(gap="xxsmall")
-        view, shown = four_maps.controls(tensor, scheme, report, maps_place)
+        view, shown = four_maps.controls(tensor, scheme, report, maps_place, drags=True)
         compared = pinned.compared_with(tensor, scheme)
         reference, following = compared.reference(tensor, scheme), partial(summary.following, compared)
         summary_place.html(summary.markup(tensor, scheme, shown.trace, reference))
         boxes = findings.shown(tensor, scheme)
-        four_maps.draw(maps_place, tensor, scheme, view, boxes, reference, following)
+        four_maps.draw(
+            maps_place, tensor, scheme, view, boxes, reference, following, on_value=brought.change_value
+        )
         # computed after the maps, so that these need not wait
         findings.draw(findings_place, tensor, result, report)
         with examples_place:

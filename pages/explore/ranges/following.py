@@ -24,12 +24,12 @@ def slides(current: Current, slider: views.RangeSlider) -> Current:
 def _moved(slider: views.RangeSlider, current: Current, values: Mapping[str, str]) -> Moved:
     """Return as `followed.moved`; a moved slider fixes the range."""
     others = {key: value for key, value in values.items() if key != views.SLIDER}
-    tensor, scheme, controls = followed.moved(current, others)
+    tensor, scheme, controls, element = followed.moved(current, others)
     places = slider.rest
     if views.SLIDER in values:
         places = _places(values[views.SLIDER], len(places))
         scheme = replace(scheme, range_setting=slider.range(places))
-    return tensor, scheme, {**controls, views.SLIDER: places}
+    return Moved(tensor, scheme, {**controls, views.SLIDER: places}, element)
 
 
 def _places(typed: str, count: int) -> tuple[float, ...]:

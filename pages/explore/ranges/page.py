@@ -10,7 +10,7 @@ from pages.maps import four_maps
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
-from pages.sidebar import unsupported
+from pages.sidebar import brought, unsupported
 
 with page_frame(
     "Which range should the codes span?",
@@ -39,7 +39,10 @@ with page_frame(
                 views.notes(tensor, scheme, block, curve)
         report = cache.report(tensor, scheme)
         maps_place = st.container(gap="xxsmall")
-        view, shown = four_maps.controls(tensor, scheme, report, maps_place)
+        view, shown = four_maps.controls(tensor, scheme, report, maps_place, drags=True)
         boxes = views.outline(result, block)
-        four_maps.draw(maps_place, tensor, scheme, view, boxes, beside=beside, current=current)
+        on_value = brought.change_value
+        four_maps.draw(
+            maps_place, tensor, scheme, view, boxes, beside=beside, current=current, on_value=on_value
+        )
         views.buttons(place, result, block, shown.trace.index)

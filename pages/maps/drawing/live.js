@@ -66,9 +66,12 @@ function controlsMoved(state) {
 async function pursue(state) {
   if (state.pursuing) return;
   state.pursuing = true;
+  let last = "";
   for (let moved = ahead(state); moved.length && !state.gone; moved = ahead(state)) {
     const { data, original, run } = state, there = new Map([...ahead(state, run), ...moved].map(([key, ends]) => [key, ends.join()])); // the server starts from what the run had
     const asked = new URLSearchParams([...there, ["held", data.x_key]]);
+    if (`${asked}` === last) break; // a number with more digits than Python takes
+    last = `${asked}`;
     const found = await livePicture(`${document.qsRoutes(data.base)}${data.live.at}?${asked}`);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state).length) break;

@@ -19,6 +19,7 @@ function mount(parent) {
   root.addEventListener("pointermove", (event) => hover(state, event));
   root.addEventListener("pointerleave", () => point(state, null));
   root.addEventListener("pointerdown", (event) => press(state, event), true);
+  root.addEventListener("touchstart", (event) => { if (state.grabbed) event.stopPropagation(); }, { capture: true, passive: true });
   root.addEventListener("keydown", (event) => key(state, event));
   root.addEventListener("blur", () => point(state, null));
   state.unmountSteps = mountSteps(state);
@@ -75,6 +76,7 @@ function show(state, data) {
   take(state, data);
   glide(state, before, pictures);
   draw(state);
+  if (state.cursor) tell(state);
 }
 
 // Draw everything that moves when the visitor zooms, except Plotly's axes

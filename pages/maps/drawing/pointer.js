@@ -25,7 +25,7 @@ function point(state, cursor, event) {
     outline(state);
     tip.hidden = !cursor;
     if (column(state)) stand(state);
-    if (cursor) tip.replaceChildren(...facts(state, cursor).flat().map((text) => Object.assign(document.createElement("span"), { textContent: text })));
+    if (cursor) tell(state);
   }
   if (!cursor) return;
   let x, y;
@@ -40,13 +40,22 @@ function point(state, cursor, event) {
   tip.style.top = Math.max(0, Math.min(y + 14, root.clientHeight - tip.offsetHeight)) + "px";
 }
 
+// The numbers of the cell that is pointed at, as they are now
+function tell(state) {
+  const { tip, cursor } = state, texts = [...facts(state, cursor), ...hint(state, cursor)].flat();
+  tip.replaceChildren(...texts.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
+}
+
 function hover(state, event) {
-  if (!event.buttons) point(state, cellUnder(state, event), event);
+  if (event.buttons) return;
+  const cursor = cellUnder(state, event);
+  point(state, cursor, event);
+  offer(state, event, cursor);
 }
 
 // A click is a press without a drag; Plotly covers the page during a drag, so listen for the release on the document
 function press(state, event) {
-  if (event.button !== 0 || event.target.closest?.(".modebar, .qs-steps")) return;
+  if (event.button !== 0 || event.target.closest?.(".modebar, .qs-steps") || grab(state, event)) return;
   const start = [event.clientX, event.clientY];
   document.addEventListener("pointerup", (up) => {
     if (Math.hypot(up.clientX - start[0], up.clientY - start[1]) >= 4) return;

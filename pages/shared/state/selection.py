@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import streamlit as st
@@ -14,6 +14,7 @@ from quantcore import tensors
 
 _KEY = "_current"
 Controls = Mapping[str, tuple[float, ...]]  # what controls stand at, by key: a slider may have two ends
+VALUE = "value"  # among them: index and value of the element whose value is dragged in its cell
 
 
 class NoTensorYet(Exception):
@@ -33,6 +34,7 @@ class PageTensor:
         is_image: whether its elements are grey levels, from 0 (black) to 255 (white).
         dtype: in which libraries get it, one of `tensors.DTYPES`.
         source: the same tensor before its values were converted to the dtype; None if they were not.
+        spec: by which it is generated; None if it is not.
     """
 
     key: str
@@ -45,6 +47,7 @@ class PageTensor:
     is_image: bool = False
     dtype: str = "float32"
     source: "PageTensor | None" = None
+    spec: tensors.Generated | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -84,7 +87,9 @@ def generated(spec: tensors.Generated) -> PageTensor:
     """Make a tensor by distribution and seed."""
     label = tensors.DISTRIBUTIONS[spec.distribution].label
     recipe = f"x = qc.tensors.generate(qc.tensors.{spec})"
-    return PageTensor(f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), recipe)
+    return PageTensor(
+        f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), recipe, spec=spec
+    )
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,15 @@ def words(tensor: PageTensor | None, scheme: qc.Scheme | None) -> str:
     return " · ".join(filter(None, parts))
 
 
-Moved = tuple[PageTensor, qc.Scheme, Controls]
+class Moved(NamedTuple):
+    """What is shown after controls were moved; ``element``: whose value was, if that is what was moved."""
+
+    tensor: PageTensor
+    scheme: qc.Scheme
+    controls: Controls
+    element: tuple[int, ...] | None = None
+
+
 Move = Callable[[Current, Mapping[str, str]], Moved]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from app_page import change, the_app, widget
 from loops import finish
 from starlette.requests import Request
@@ -105,6 +106,8 @@ VISITS = [
         marks=pytest.mark.slow,
     ),
     (PINNED, "mode", 1, "asymmetric"),
+    ({"dtype": "float16"}, "seed", 7, 7),
+    ({"format": "nf4"}, "outlier_channel_factor", 30.5, 30.5),
     ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
     pytest.param({"range": "min MSE"}, "candidates", 7, 7, marks=pytest.mark.slow),
     pytest.param({"range": "mean ± k·std", "format": "e4m3fn"}, "k", 0.1, 0.1, marks=pytest.mark.slow),
@@ -126,7 +129,8 @@ def test_a_picture_is_the_one_that_the_run_then_draws(
     for name, values in of_run.items():
         assert arrays[name].tobytes() == values.tobytes(), name
     assert held == text
-    assert brief.keys() == arrays.keys() - {"x", "inside"}
+    known = {"x", "inside"} if before["x_key"] == after["x_key"] else set[str]()
+    assert brief.keys() == arrays.keys() - known
     # the places of arrays, and what is beside the maps, are the route's own; all else is the run's
     assert text | {"beside": None, "arrays": None} == after | {"beside": None, "arrays": None}
     bodies = [e.proto.body for e in at.get("html")]
@@ -200,6 +204,35 @@ def test_the_range_is_followed_with_its_figures_and_its_band(
     assert ask(before["live"]["at"], rng_slider=asked["rng_slider"], bits=3).status_code == 200
 
 
+CHANGED = (
+    "A changed value is written as an index from 0 to 7, an index from 0 to 7, and a float32 number, not '{}'."
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_changed_value_changes_scale_and_codes_of_all(dtype: str) -> None:
+    at = opened(dtype=dtype, mode="asymmetric")
+    before = sent(at)
+    text, arrays = read(ask(before["live"]["at"], value="2,3,24.1", held=before["x_key"]))
+    x = arrays_of_run(sent(opened(mode="asymmetric")))["x"].reshape(8, 8).copy()
+    x[2, 3] = 24.1
+    if dtype == "bfloat16":
+        x = torch.from_numpy(x).bfloat16().float().numpy()
+    result = qc.apply(x, qc.Scheme(qc.INT4, symmetric=False))
+    np.testing.assert_array_equal(arrays["x"].reshape(8, 8), x)
+    np.testing.assert_array_equal(arrays["codes"].reshape(8, 8), result.codes.numpy())
+    assert arrays["scale"] == result.scale.numpy()
+    assert text["arithmetic"]["at"] == "2,3"
+    assert text["live"]["controls"]["value"] == [2, 3, 24.1]
+    assert text["uirevision"] == before["uirevision"]  # a zoom stays
+
+
+def test_values_of_large_tensors_and_of_images_are_not_dragged() -> None:
+    for parameters in ({"shape": "64x65"}, {"src": "example", "ex": "landscape-128x192"}):
+        assert "value" not in sent(opened(**parameters))["live"]["controls"]
+    assert "value" in sent(opened(shape="64x64"))["live"]["controls"]
+
+
 def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     at = opened()
     address = sent(at)["live"]["at"]
@@ -215,11 +248,15 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     ):
         answer = ask(address, **{key: 2})
         assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
-    answer = ask(address, seed=3)
-    assert (answer.status_code, bytes(answer.body)) == (
-        400,
-        b"'seed' is not a control that the maps follow here.",
-    )
+    for key, value, sentence in (
+        ("narrow", 1, "'narrow' is not a control that the maps follow here."),
+        ("seed", "1.5", "'1.5' is not a number that seed can be; type another."),
+        ("seed", -1, "The seed is '-1'; give an integer from 0 to 2^63 - 1."),
+        ("outlier_channel_factor", "nan", "factor of outlier_channel is 'nan'; give a number from 1 to 10000."),
+        *(("value", typed, CHANGED.format(typed)) for typed in ("", "1", "0,8,1", "-1,0,1", "0,0,inf", "0,0,1e39")),
+    ):
+        answer = ask(address, **{key: value})
+        assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
     refused = ask(sent(opened(library="torch.quantize_per_tensor", bits="8"))["live"]["at"], bits=5)
     assert refused.status_code == 400
     assert "torch.quantize_per_tensor" in bytes(refused.body).decode()
@@ -280,15 +317,16 @@ def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pyt
     assert sent(opened(shape="8x8"))["live"]["at"]
     assert sent(opened(shape="128x128"))["live"] == {
         "at": "",
-        "controls": {"bits": [4], "codes": [0], "mode": [0]},
+        "controls": {"seed": [0], "outlier_channel_factor": [12], "bits": [4], "codes": [0], "mode": [0]},
     }
 
 
 def test_a_format_without_bits_has_less_to_follow() -> None:
-    assert sent(opened(format="e4m3fn"))["live"] is None
+    tensor = {"seed": [0], "outlier_channel_factor": [12], "value": [-1, -1, 0]}
+    assert sent(opened(format="e4m3fn"))["live"]["controls"] == tensor
     at = opened(format="e4m3fn", range="percentile", p="97.12345")
     live = sent(at)["live"]
-    assert live["controls"] == {"p": [97.123]}  # as the field shows it
+    assert live["controls"] == {"p": [97.123]} | tensor  # as the field shows it
     for typed in ("", "abc", "nan", "50", "100.1", "inf"):
         answer = ask(live["at"], p=typed)
         sentence = f"Percentile must be a number from 50.001 to 100, not '{typed}'."
@@ -298,4 +336,4 @@ def test_a_format_without_bits_has_less_to_follow() -> None:
     live = sent(opened(range="min MSE"))["live"]
     refused = ask(live["at"], candidates="7.5")
     assert bytes(refused.body) == b"Candidates must be an integer from 1 to 10000, not '7.5'."
-    assert sent(opened(format="nf4", range="percentile"))["live"] is None
+    assert sent(opened(format="fitted codebook"))["live"] is None

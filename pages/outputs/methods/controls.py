@@ -1,0 +1,173 @@
+"""Which activations, and what the methods leave to choose."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from torch import Tensor
+
+import quantcore as qc
+from pages.shared.state import choice, link
+from quantcore import outputs
+
+KV_CACHE = "kv_cache"
+# option of the activations' scheme -> its text (empty: kept in float), and what is shown
+ACTIVATIONS = {
+    "float": ("", "float"),
+    "token": ("int8 per_channel(0)", "int8 per token"),
+    "tensor": ("int8 per_tensor", "int8 per tensor"),
+    "token4": ("int4 per_channel(0)", "int4 per token"),
+}
+SIGNS = {"none": "none", "random": "random"}
+_PICTURES = {name: label for name, label in outputs.METHODS.items() if name != outputs.NEAREST}
+PICTURES = _PICTURES | {KV_CACHE: "KV cache"}
+DEFAULTS: dict[str, Any] = {
+    "om_tokens": 64,
+    "om_outliers": 1,
+    "om_factor": 20.0,
+    "om_correlation": 0.5,
+    "om_seed": 0,
+    "om_activations": "token",
+    "om_method": outputs.GPTQ,
+    "om_alpha": 0.5,
+    "om_clip": False,
+    "om_order": False,
+    "om_damping": 0.01,
+    "om_signs": "none",
+    "om_threshold": 6.0,
+    "om_column": 0,
+}
+KEYS = set(DEFAULTS)
+REQUIRED = {"om_activations", "om_method", "om_signs"}
+HELD_OUT_TOKENS = 256
+_HELP = {
+    "tokens": "Rows of x that SmoothQuant, AWQ and GPTQ look at. Errors are measured on "
+    f"{HELD_OUT_TOKENS} other tokens.",
+    "outliers": "Input channels of x that are much larger than the others for every token, as in large "
+    "language models.",
+    "factor": "How many times larger an outlier channel is.",
+    "correlation": "Of neighboring input channels. GPTQ makes up for the error of one by those that go along "
+    "with it.",
+    "seed": "Change it for new numbers.",
+    "activations": "How x is quantized while the layer runs; the same for every method except LLM.int8, "
+    "which always uses int8 per token.",
+}
+_OF_METHOD = ("om_alpha", "om_clip", "om_order", "om_damping", "om_signs", "om_threshold", "om_column")
+
+
+@dataclass(frozen=True)
+class ActivationSource:
+    """Where activations come from; the fields are the arguments of `quantcore.outputs.activations`."""
+
+    tokens: int
+    outliers: int
+    factor: float
+    correlation: float
+    seed: int
+
+    def calibration(self, inputs: int, tokens: int | None = None) -> Tensor:
+        """Return the activations that methods look at, as many tokens as chosen or given.
+
+        Raises:
+            QuantError: a number is out of range.
+        """
+        return self._sample(tokens or self.tokens, inputs, outputs.CALIBRATION)
+
+    def held_out(self, inputs: int) -> Tensor:
+        """Return the activations that errors are measured on.
+
+        Raises:
+            QuantError: a number is out of range.
+        """
+        return self._sample(HELD_OUT_TOKENS, inputs, outputs.HELD_OUT)
+
+    @property
+    def arguments(self) -> str:
+        """The arguments besides tokens and inputs, as code."""
+        return (
+            f"outliers={self.outliers}, factor={self.factor:g}, correlation={self.correlation:g}, "
+            f"seed={self.seed}"
+        )
+
+    def _sample(self, tokens: int, inputs: int, sample: int) -> Tensor:
+        return outputs.activations(
+            tokens, inputs, outliers=self.outliers, factor=self.factor, correlation=self.correlation,
+            seed=self.seed, sample=sample,
+        )  # fmt: skip
+
+
+def draw(row: DeltaGenerator) -> tuple[ActivationSource, qc.Scheme | None]:
+    """Draw the choice of activations; return it, and how they are quantized: None keeps them in float."""
+    bound: dict[str, Any] = {"bind": "query-params", "width": 116}
+    values = {key: DEFAULTS[key] for key in ("om_tokens", "om_outliers", "om_factor", "om_correlation")}
+    tokens = row.number_input(
+        "Tokens", 1, 4096, values["om_tokens"], key="om_tokens", help=_HELP["tokens"], **bound
+    )
+    outliers = row.number_input(
+        "Outlier channels", 0, 4096, values["om_outliers"], key="om_outliers", help=_HELP["outliers"], **bound
+    )
+    factor = row.number_input(
+        "Outlier factor", 1.0, 1000.0, values["om_factor"], 5.0, "%g", key="om_factor",
+        help=_HELP["factor"], **bound,
+    )  # fmt: skip
+    correlation = row.number_input(
+        "Correlation", -0.99, 0.99, values["om_correlation"], 0.1, "%g", key="om_correlation",
+        help=_HELP["correlation"], **bound,
+    )  # fmt: skip
+    seed = row.number_input(
+        "Seed of x", 0, 2**31, DEFAULTS["om_seed"], key="om_seed", help=_HELP["seed"], **bound
+    )
+    names = {name: label for name, (_, label) in ACTIVATIONS.items()}
+    how = choice.selectbox(
+        "Activations", "om_activations", names, row, index=list(names).index("token"), width=160,
+        help=_HELP["activations"],
+    )  # fmt: skip
+    text = ACTIVATIONS[how][0]
+    source = ActivationSource(int(tokens), int(outliers), float(factor), float(correlation), int(seed))
+    return source, qc.Scheme.parse(text) if text else None
+
+
+def method(place: DeltaGenerator) -> str:
+    """Draw the choice of the method whose steps are shown."""
+    usual = DEFAULTS["om_method"]
+    return choice.segmented("Steps of", "om_method", PICTURES, place, default=usual, width="content")
+
+
+def options() -> outputs.MethodOptions:
+    """Return what is chosen for the methods, before their controls are drawn."""
+
+    def value(key: str) -> Any:
+        held = st.session_state.get(key)
+        if held is None:
+            held = _of_link(key)
+        return DEFAULTS[key] if held is None else held
+
+    return outputs.MethodOptions(
+        alpha=float(value("om_alpha")),
+        clip=bool(value("om_clip")),
+        act_order=bool(value("om_order")),
+        damping=float(value("om_damping")),
+        signs=0 if value("om_signs") == "random" else None,
+        threshold=float(value("om_threshold")),
+    )
+
+
+def _of_link(key: str) -> Any:
+    """Return the value of a control that the link carries; None if it carries none that can be used."""
+    text, usual = st.query_params.get(key), DEFAULTS[key]
+    if text is None:
+        return None
+    if isinstance(usual, bool):
+        return text.lower() == "true"
+    if isinstance(usual, str):
+        return text
+    try:
+        return type(usual)(text)
+    except ValueError:
+        return None
+
+
+def keep() -> None:
+    """Keep the options of methods that this run does not draw; called before any control is drawn."""
+    link.keep(set(_OF_METHOD))

@@ -1,0 +1,50 @@
+"""Methods: which one keeps a layer's output at equal bits? Side by side, and each step by step."""
+
+import math
+
+import streamlit as st
+
+import quantcore as qc
+from pages.outputs.methods import controls, run, views, words
+from pages.shared import messages
+from pages.shared.page_frame import page_frame
+from quantcore import outputs
+
+controls.keep()
+with page_frame("Which method loses least of a layer's output?") as frame:
+    answer = st.container()
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="om_row")
+    source, activation_scheme = controls.draw(row)
+    tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
+    if tensor is not None and scheme is not None:
+        run.check(tensor)
+        layer = run.PageLayer(tensor, scheme, source, activation_scheme)
+        chosen = st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="om_chosen")
+        method = controls.method(chosen)
+        views.options_of(method, chosen)
+        left, picture = st.columns([2, 3], gap="medium")
+        options = controls.options()
+        with left:
+            place = st.empty()
+            try:
+                run.run(
+                    layer, options, lambda: views.side_by_side(views.known(run.record(layer), options), layer)
+                )
+            except qc.QuantError as error:
+                messages.error(str(error))
+        found = run.record(layer)
+        known = views.known(found, options)
+        if known:
+            answer.markdown(f"**{messages.plain(words.answer(known))}**")
+            with place.container():
+                views.side_by_side(known, layer, "om_bars")
+        with picture:
+            views.steps(method, found, options, layer)
+        if len(known) == len(outputs.METHODS):
+            st.subheader("How many tokens until the answer stops changing?", anchor=False)
+            nearest = next((f.sqnr_db for f in known if f.method == outputs.NEAREST), math.nan)
+            said, curve = st.empty(), st.empty()
+            points = run.by_tokens(layer, options, lambda shown: views.tokens(shown, nearest))
+            said.markdown(messages.plain(words.tokens(points)))
+            with curve.container():
+                views.tokens(points, nearest, "om_tokens_curve")
