@@ -14,6 +14,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.web.server import server_util
 
 from pages.serving.metrics import FAILURES
+from pages.serving.network import own_address
 
 FRAMES = 8  # calls that are logged for an error, the last ones before it
 REQUEST_ID = "x-request-id"
@@ -58,6 +59,9 @@ def announce() -> None:
         address = server_util.get_display_address(config.get_option("server.address") or "localhost")
         address = f"[{address}]" if ":" in address else address
     log.info("The pages are at %s", server_util.get_url(address))
+    own = own_address()
+    if own and (config.get_option("server.address") or "0.0.0.0") in ("0.0.0.0", "::"):
+        log.info("Other devices here, such as a class's phones, reach them at %s", server_util.get_url(own))
 
 
 def run() -> str:

@@ -1,7 +1,11 @@
 """Network addresses: which count as one visitor's, which only this machine reaches, and which are public."""
 
+import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 
+_IN_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
+_ELSEWHERE = "203.0.113.1"  # an address for documentation, which nothing has
 _GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that has been assigned
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Protocol assignments, relays of 6to4, documentation: Python's is_global lets (parts of) these through
@@ -33,6 +37,22 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def own_address() -> str:
+    """Return this machine's own address in its network; "" if it has none, or is a container, which hides it.
+
+    Nothing is sent: the system is asked from which address it would send.
+    """
+    if any(file.exists() for file in _IN_CONTAINER):
+        return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_ELSEWHERE, 9))
+        except OSError:
+            return ""
+        found = str(probe.getsockname()[0])
+    return "" if is_loopback(found) or found == "0.0.0.0" else found
 
 
 def is_public(address: str) -> bool:

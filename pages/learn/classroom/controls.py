@@ -11,6 +11,7 @@ from pages.learn.classroom.results import results
 from pages.learn.classroom.views import pages
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Round, Step, Tally
+from pages.serving.network import is_loopback, own_address
 from pages.shared import messages
 from pages.shared.state import link
 
@@ -24,6 +25,7 @@ LABELS: dict[classroom.Act, str] = {
     "revote": "Vote again",
     "reveal": "Reveal what is right",
 }
+EVERYWHERE = ("0.0.0.0", "::")  # addresses at which a server listens on every network
 MOST_RIGHT = 0.7  # above it there is little left to talk about (Crouch and Mazur 2001)
 
 
@@ -103,6 +105,25 @@ def address() -> str:
     """Return the address of the app, with its slash."""
     parts = urlsplit(st.context.url or "")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
+
+
+def is_local() -> bool:
+    """Tell whether this page is at an address that only its own machine reaches."""
+    return is_loopback(urlsplit(address()).hostname or "")
+
+
+def phones_address() -> str:
+    """Return the address of the app for phones: this machine's own, if the page is open at a local one.
+
+    It stays local where the server is reached in no other way, or the machine's own address is unknown.
+    """
+    parts = urlsplit(address())
+    serves = st.get_option("server.address") or EVERYWHERE[0]
+    own = own_address() if is_local() and serves in EVERYWHERE else ""
+    if not own:
+        return parts.geturl()
+    port = f":{parts.port}" if parts.port else ""
+    return parts._replace(netloc=f"{own}{port}").geturl()
 
 
 def forward(

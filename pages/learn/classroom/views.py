@@ -117,12 +117,12 @@ def _asked(question: Question) -> str:
     """Return the tensor, with the elements asked for, or the names of the numbers asked for."""
     part = question.part
     if part is not None and part.marked:
-        return _table(part)
-    table = _table(part) if part else ""
+        return table(part)
+    shown = table(part) if part else ""
     if question.choices:
-        return f"{table}<ol>{''.join(f'<li>{_minus(text)}</li>' for text in question.choices)}</ol>"
+        return f"{shown}<ol>{''.join(f'<li>{_minus(text)}</li>' for text in question.choices)}</ol>"
     names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
-    return table + (f"<ul>{names}</ul>" if len(question.fields) > 1 else "<div></div>")
+    return shown + (f"<ul>{names}</ul>" if len(question.fields) > 1 else "<div></div>")
 
 
 def _histogram(votes: Sequence[Tally]) -> str:
@@ -207,7 +207,8 @@ def _all_right(found: Sequence[Result]) -> str:
     return f"<p>No {'wrong ' * any(result.answered for result in found)}answers.</p>"
 
 
-def _table(part: TensorPart) -> str:
+def table(part: TensorPart) -> str:
+    """Return the part of a tensor, with what is asked for marked."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *part.columns))
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
