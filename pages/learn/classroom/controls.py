@@ -10,7 +10,7 @@ import streamlit as st
 from pages.learn.classroom.results import results
 from pages.learn.classroom.views import pages
 from pages.serving import classroom
-from pages.serving.classroom import Board, ClassError, Round, Step, Tally
+from pages.serving.classroom import Board, ClassError, ClassStep, Round, Tally
 from pages.serving.network import is_loopback, own_address
 from pages.shared import messages
 from pages.shared.state import link
@@ -55,7 +55,7 @@ def _read(text: str, steers: bool) -> ClassAccess:
     return ClassAccess(classroom.code_of(code), key, steers)
 
 
-def begin(steps: Sequence[Step]) -> None:
+def begin(steps: Sequence[ClassStep]) -> None:
     """Begin a class with these steps (for `press`)."""
     code, secret = classroom.begin(st.context.ip_address or "", steps)
     _present(code, secret)
@@ -127,7 +127,7 @@ def phones_address() -> str:
 
 
 def forward(
-    mine: ClassAccess, board: Board, votes: Sequence[Tally], chosen: Step | None
+    mine: ClassAccess, board: Board, votes: Sequence[Tally], chosen: ClassStep | None
 ) -> tuple[str, Callable[[], object] | None]:
     """Return the label of Next and what it does.
 
@@ -149,7 +149,7 @@ def forward(
 
 
 def backward(
-    mine: ClassAccess, board: Board, votes: Sequence[Tally], steps: Sequence[Step]
+    mine: ClassAccess, board: Board, votes: Sequence[Tally], steps: Sequence[ClassStep]
 ) -> Callable[[], object] | None:
     """Return what Previous does: a page of explanations back, else a step; phones stay where they are."""
     if board.shown is None:
@@ -176,7 +176,7 @@ def following_act(now: Round, votes: Tally) -> classroom.Act:
     return "reveal" if not votes.answered or min(shares) > MOST_RIGHT else "revote"
 
 
-def following(board: Board, steps: Sequence[Step]) -> int:
+def following(board: Board, steps: Sequence[ClassStep]) -> int:
     """Return the index of the step after the one on the projector; 0 before the first."""
     if board.shown is None:
         return 0

@@ -11,16 +11,16 @@ import streamlit as st
 import quantcore as qc
 from pages.learn.classroom.controls import STEPS, ClassAccess, address, press
 from pages.serving import classroom
-from pages.serving.classroom import ClassError, Step, from_file, to_file, view_of
+from pages.serving.classroom import ClassError, ClassStep, from_file, to_file, view_of
 from pages.shared import messages
 
 MOST_LINK = 8000  # characters of a plan in a link
 MOST_UNPACKED = 2_000_000  # bytes
 FIELDS = ("title", "minutes", "text", "view")
-NEW = {"Text": Step("New text", 2), "View": Step("New view", 3, view="ranges?bits=4")}
+NEW = {"Text": ClassStep("New text", 2), "View": ClassStep("New view", 3, view="ranges?bits=4")}
 
 
-def label(steps: Sequence[Step], index: int) -> str:
+def label(steps: Sequence[ClassStep], index: int) -> str:
     """Write a step as lists show it: its number, the minutes and the title."""
     step = steps[index]
     kind = "Question" if step.question else "View" if step.view else "Text"
@@ -28,7 +28,7 @@ def label(steps: Sequence[Step], index: int) -> str:
     return f"{index + 1} · {kind}, {step.minutes} min · {step.title}{facts}"
 
 
-def edit(mine: ClassAccess, steps: list[Step], start: int) -> int:
+def edit(mine: ClassAccess, steps: list[ClassStep], start: int) -> int:
     """Draw the controls that change one step, which is chosen here; return its index.
 
     Args:
@@ -54,7 +54,7 @@ def edit(mine: ClassAccess, steps: list[Step], start: int) -> int:
     return index
 
 
-def _fields(mine: ClassAccess, steps: list[Step], index: int) -> None:
+def _fields(mine: ClassAccess, steps: list[ClassStep], index: int) -> None:
     """Draw a step's fields, and the buttons that move and remove it."""
     step = steps[index]
     keys = {name: f"class_{name}_{step.id}" for name in FIELDS}
@@ -86,7 +86,7 @@ def _fields(mine: ClassAccess, steps: list[Step], index: int) -> None:
         st.button("Remove", key=f"class_remove_{step.id}", on_click=press, args=(partial(_keep, mine, rest),))
 
 
-def _save(mine: ClassAccess, steps: list[Step], index: int, keys: dict[str, str]) -> None:
+def _save(mine: ClassAccess, steps: list[ClassStep], index: int, keys: dict[str, str]) -> None:
     """Keep what the fields of a step hold (for `press`)."""
     found = {name: st.session_state[key] for name, key in keys.items() if key in st.session_state}
     if "view" in found:
@@ -94,18 +94,18 @@ def _save(mine: ClassAccess, steps: list[Step], index: int, keys: dict[str, str]
     _keep(mine, [*steps[:index], _checked(steps[index], found), *steps[index + 1 :]])
 
 
-def _checked(step: Step, found: dict[str, object]) -> Step:
+def _checked(step: ClassStep, found: dict[str, object]) -> ClassStep:
     try:
         return replace(step, **found)  # type: ignore[arg-type]
     except qc.QuantError as error:
         raise ClassError(400, str(error)) from None
 
 
-def _keep(mine: ClassAccess, steps: Sequence[Step]) -> None:
+def _keep(mine: ClassAccess, steps: Sequence[ClassStep]) -> None:
     classroom.current().set_plan(mine.code, mine.key, steps)
 
 
-def files(mine: ClassAccess, steps: Sequence[Step]) -> None:
+def files(mine: ClassAccess, steps: Sequence[ClassStep]) -> None:
     """Draw how the plan is kept: as a file, as a link, and under a word."""
     st.write(f"{len(steps)} steps of {sum(step.minutes for step in steps)} minutes; keep them:")
     st.download_button(
@@ -137,7 +137,7 @@ def _remember(mine: ClassAccess, typed: str) -> None:
         messages.hint("Kept: open Learn → Class elsewhere, and type the code and this word.")
 
 
-def upload(label: str, key: str) -> list[Step] | None:
+def upload(label: str, key: str) -> list[ClassStep] | None:
     """Draw a field for the file of a plan; return its steps, None if there is none or it can't be read."""
     file = st.file_uploader(label, "json", key=key)
     if file is None:
@@ -149,12 +149,12 @@ def upload(label: str, key: str) -> list[Step] | None:
         return None
 
 
-def packed(steps: Sequence[Step]) -> str:
+def packed(steps: Sequence[ClassStep]) -> str:
     """Return the plan as links carry it."""
     return base64.urlsafe_b64encode(zlib.compress(to_file(steps).encode(), 9)).decode().rstrip("=")
 
 
-def unpacked(text: str) -> list[Step]:
+def unpacked(text: str) -> list[ClassStep]:
     """Read what `packed` returned.
 
     Raises:

@@ -12,7 +12,7 @@ from pages.learn.classroom.controls import ASKED, ELEMENT, ClassAccess, press
 from pages.learn.classroom.questions import ask_about
 from pages.maps.places import read_element
 from pages.serving import classroom
-from pages.serving.classroom import Step
+from pages.serving.classroom import ClassStep
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
@@ -23,7 +23,7 @@ MOST_LINK = 8000  # characters of a link that a question keeps
 MINUTES = 3  # for a question
 
 
-def own_question(mine: ClassAccess, steps: Sequence[Step], place: int) -> None:
+def own_question(mine: ClassAccess, steps: Sequence[ClassStep], place: int) -> None:
     """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme.
 
     Args:
@@ -55,7 +55,7 @@ def own_question(mine: ClassAccess, steps: Sequence[Step], place: int) -> None:
     st.markdown(messages.plain(", ".join(question.fields)))
     if note:
         st.caption(note)
-    step = Step("", MINUTES, question=question)
+    step = ClassStep("", MINUTES, question=question)
     added = partial(classroom.current().set_plan, mine.code, mine.key, [*steps[:place], step, *steps[place:]])
     there = any(question == other.question for other in steps)
     label = "In the plan already" if there else "Add to the plan"

@@ -12,7 +12,7 @@ from pages.browser import streamlit_dom
 from pages.learn.classroom import controls, editor, files, own, plan, views
 from pages.learn.classroom.controls import ClassAccess, press
 from pages.serving import classroom
-from pages.serving.classroom import Board, ClassError, Step, Tally
+from pages.serving.classroom import Board, ClassError, ClassStep, Tally
 from pages.shared import messages
 from pages.shared.large import LARGE
 from pages.shared.state import link, sharing
@@ -81,7 +81,7 @@ def _offer() -> None:
     )
 
 
-def _brought() -> Sequence[Step] | None:
+def _brought() -> Sequence[ClassStep] | None:
     """Return the plan of the link or of a file that is opened here; None without one."""
     text = st.query_params.get(controls.STEPS)
     if text is not None:
@@ -159,7 +159,7 @@ def _gone(is_projector: bool, error: ClassError) -> None:
         st.stop()
 
 
-def head(mine: ClassAccess, steps: list[Step]) -> None:
+def head(mine: ClassAccess, steps: list[ClassStep]) -> None:
     """Draw the code, and what goes with the class as a whole."""
     title, more = st.columns([2, 5], vertical_alignment="center")
     title.markdown(f"# Class {views.spelled(mine.code)}")
@@ -189,7 +189,7 @@ def written(mine: ClassAccess, write: files.Writer, at: str) -> str:
 
 
 def steer(
-    mine: ClassAccess, board: Board, votes: list[Tally], steps: list[Step], chosen: Step | None
+    mine: ClassAccess, board: Board, votes: list[Tally], steps: list[ClassStep], chosen: ClassStep | None
 ) -> None:
     """Draw the buttons that steer. Their keys name their turn, so that a press too many finds none."""
     now, (code, secret, _), classes = board.current, mine, classroom.current()
@@ -226,7 +226,7 @@ def steer(
     _clock(steps, board)
 
 
-def _clock(steps: list[Step], board: Board) -> None:
+def _clock(steps: list[ClassStep], board: Board) -> None:
     """Draw the minutes of the step, and the minute that it is."""
     index = controls.following(board, steps) - 1
     if index < 0:
@@ -240,7 +240,7 @@ def _clock(steps: list[Step], board: Board) -> None:
     )
 
 
-def choose(board: Board, steps: list[Step]) -> Step | None:
+def choose(board: Board, steps: list[ClassStep]) -> ClassStep | None:
     """Draw the choice of the next step; return it, None if there is no further one."""
     after = controls.following(board, steps)
     index = st.selectbox(
@@ -297,7 +297,7 @@ def _reach() -> None:
     )
 
 
-def _prepare(mine: ClassAccess, steps: list[Step], start: int) -> None:
+def _prepare(mine: ClassAccess, steps: list[ClassStep], start: int) -> None:
     """Draw what changes the plan."""
     place = start + 1
     if st.toggle("Edit the steps", key="class_edit"):

@@ -10,7 +10,7 @@ import quantcore as qc
 from pages.learn import material
 from pages.learn.classroom.questions import ask_about, part_of, scheme_facts
 from pages.learn.classroom.results import lesson_link
-from pages.serving.classroom import Question, Step
+from pages.serving.classroom import ClassStep, Question
 from pages.shared.lesson_plan import CLASS, LESSONS, PlanPart
 from quantcore.prediction import NumberKey, shown
 
@@ -19,7 +19,7 @@ READ = "uint3 asymmetric fixed(0, 100)"  # how the thermometer of lesson 1 is re
 
 
 @functools.cache
-def steps() -> tuple[Step, ...]:
+def steps() -> tuple[ClassStep, ...]:
     """Return the steps of the plan; a part that nothing is computed of is a question to talk about."""
     return tuple(step for part in CLASS for step in _steps(part))
 
@@ -30,14 +30,14 @@ def questions() -> tuple[Question, ...]:
     return tuple(step.question for step in steps() if step.question)
 
 
-def _steps(part: PlanPart) -> list[Step]:
+def _steps(part: PlanPart) -> list[ClassStep]:
     ask = _QUESTIONS.get((part.lesson, part.step))
     link = lesson_link(part.lesson, part.step)
     link += f"&learn_predict_seed={SEED}" * (part.lesson == "predict")
     asking = part.minutes - part.minutes // 2 if ask else 1
     headline = LESSONS[part.lesson].steps[part.step].headline
-    before = Step("", asking, question=ask(link)) if ask else Step(part.ask, asking)
-    return [before, Step(headline, part.minutes - asking, view=link)]
+    before = ClassStep("", asking, question=ask(link)) if ask else ClassStep(part.ask, asking)
+    return [before, ClassStep(headline, part.minutes - asking, view=link)]
 
 
 def _apply(x: Any, scheme: str) -> qc.Quantized:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from pages.learn.classroom.results import NO_MISTAKE, Result, WrongAnswer, in_order, reason, results
-from pages.serving.classroom import Board, Question, Round, Step, Tally, TensorPart, letter
+from pages.serving.classroom import Board, ClassStep, Question, Round, Tally, TensorPart, letter
 from pages.shared.state.sharing import qr
 from quantcore.wording import count
 
@@ -22,7 +22,7 @@ RIGHT, WRONG = "✓", "✗"  # told apart without color
 LINES, BESIDE, ACROSS = 11, 38, 56
 
 
-class Reason(NamedTuple):
+class Explanation(NamedTuple):
     """What explains an answer: HTML, and its paragraphs as text."""
 
     html: str
@@ -61,7 +61,7 @@ def farewell() -> str:
     return f'<div class="qs-class qs-wait">{thanks}</div>'
 
 
-def text(step: Step, level: int = 1) -> str:
+def text(step: ClassStep, level: int = 1) -> str:
     """Return a step that is an explanation."""
     body = "".join(f"<p>{_signed(html.escape(line)) or '&nbsp;'}</p>" for line in step.text.splitlines())
     return (
@@ -183,12 +183,12 @@ def _answers(votes: Sequence[Tally], page: int) -> str:
     return f'<div class="qs-why qs-page">{_explained(every[page])}</div>'
 
 
-def _paged(found: Sequence[Result]) -> list[list[Reason]]:
+def _paged(found: Sequence[Result]) -> list[list[Explanation]]:
     """Return what explains the wrong answers, by page; the first of several is for the bars."""
     reasons = _reasons(found)
     if sum(reason.lines(BESIDE) for reason in reasons) <= LINES:
         return [reasons]
-    every: list[list[Reason]] = [[], []]
+    every: list[list[Explanation]] = [[], []]
     left = 2 * LINES
     for each in reasons:
         if every[-1] and each.lines(ACROSS) > left:
@@ -199,7 +199,7 @@ def _paged(found: Sequence[Result]) -> list[list[Reason]]:
     return every
 
 
-def _explained(reasons: Sequence[Reason]) -> str:
+def _explained(reasons: Sequence[Explanation]) -> str:
     return "<dl>" + "".join(each.html for each in reasons) + "</dl>" if reasons else ""
 
 
@@ -264,18 +264,20 @@ def _share(count: int, result: Result) -> str:
     return f"{count / result.answered if result.answered else 0:.1%}"
 
 
-def _reasons(found: Sequence[Result]) -> list[Reason]:
+def _reasons(found: Sequence[Result]) -> list[Explanation]:
     """Return why each wrong answer is given: what mistakes explain, the commonest first, then the rest."""
     every = [(result, given) for result in found for given in result.wrong]
     every.sort(key=lambda pair: -pair[1].students)
-    found_why = [Reason(*_said(*pair)) for pair in every if pair[1].why]
+    found_why = [Explanation(*_said(*pair)) for pair in every if pair[1].why]
     rest, place = [pair for pair in every if not pair[1].why], lambda pair: found.index(pair[0])
     if rest:
         listed = "; ".join(
             f"{name}: {', '.join(f'{given.value} ({given.students})' for _, given in group)}"
             for name, group in itertools.groupby(sorted(rest, key=place), lambda pair: pair[0].name)
         )
-        found_why.append(Reason(f"<dt>{NO_MISTAKE.capitalize()}</dt><dd>{_minus(listed)}</dd>", ("", listed)))
+        found_why.append(
+            Explanation(f"<dt>{NO_MISTAKE.capitalize()}</dt><dd>{_minus(listed)}</dd>", ("", listed))
+        )
     return found_why
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pages.serving import settings
 from pages.serving.classroom.question import ClassError
-from pages.serving.classroom.step import Step
+from pages.serving.classroom.step import ClassStep
 from pages.serving.classroom.store import LONGEST, ClassStore
 from pages.serving.log import log
 from pages.serving.metrics import REFUSED
@@ -101,7 +101,7 @@ def current() -> ClassStore:
     return opened_at(settings.current())
 
 
-def begin(visitor: str, plan: Sequence[Step]) -> tuple[str, str]:
+def begin(visitor: str, plan: Sequence[ClassStep]) -> tuple[str, str]:
     """Begin a class as `ClassStore.begin`.
 
     Args:

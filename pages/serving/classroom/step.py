@@ -17,7 +17,7 @@ _ORDER = ("title", "minutes", "text", "view", "question")
 
 
 @dataclass(frozen=True)
-class Step:
+class ClassStep:
     """An explanation, a demonstration or a question.
 
     Attributes:
@@ -97,9 +97,9 @@ def view_of(link: str) -> str:
     return address.rpartition("/")[2] + mark + query
 
 
-def with_ids(steps: Sequence[Step]) -> list[Step]:
+def with_ids(steps: Sequence[ClassStep]) -> list[ClassStep]:
     """Give each step without an id, or with that of an earlier one, an id of its own."""
-    found: list[Step] = []
+    found: list[ClassStep] = []
     numbers = iter(range(1, 10**9))
     taken = {step.id for step in steps}
     for step in steps:
@@ -110,7 +110,7 @@ def with_ids(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
-def to_file(steps: Sequence[Step]) -> str:
+def to_file(steps: Sequence[ClassStep]) -> str:
     """Write the steps as a file: JSON with a version, to be read and edited by people."""
     written = [
         {name: found[name] for name in _ORDER if name in found}
@@ -120,7 +120,7 @@ def to_file(steps: Sequence[Step]) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def from_file(text: str | bytes) -> list[Step]:
+def from_file(text: str | bytes) -> list[ClassStep]:
     """Read what `to_file` wrote, or somebody changed.
 
     Raises:
@@ -158,8 +158,8 @@ def from_file(text: str | bytes) -> list[Step]:
     return with_ids([_placed(number, each) for number, each in enumerate(steps, 1)])
 
 
-def _placed(number: int, found: object) -> Step:
+def _placed(number: int, found: object) -> ClassStep:
     try:
-        return replace(Step.from_json(found), id="")
+        return replace(ClassStep.from_json(found), id="")
     except QuantError as error:
         raise QuantError(f"Step {number} of the file: {error}") from None

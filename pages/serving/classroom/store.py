@@ -26,7 +26,7 @@ from pages.serving.classroom.question import (
     Tally,
     as_json,
 )
-from pages.serving.classroom.step import MOST_BYTES, MOST_STEPS, Step, with_ids
+from pages.serving.classroom.step import MOST_BYTES, MOST_STEPS, ClassStep, with_ids
 from pages.serving.log import log
 from quantcore.errors import QuantError
 
@@ -66,7 +66,7 @@ class Board(NamedTuple):
     joined: int
     answered: int
     current: Round | None
-    shown: Step | None
+    shown: ClassStep | None
     page: int
     turn: int
 
@@ -79,7 +79,7 @@ class ClassStore(Database):
     Methods raise a `ClassError` if the class has ended, the secret is wrong, or the database can't be used.
     """
 
-    def begin(self, plan: Sequence[Step] = ()) -> tuple[str, str]:
+    def begin(self, plan: Sequence[ClassStep] = ()) -> tuple[str, str]:
         """Begin a class with this plan; return its code, and the secret with which one steers it."""
         code, secret = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH)), secrets.token_urlsafe(16)
         self.tidy()
@@ -221,7 +221,7 @@ class ClassStore(Database):
             self._db.execute(query, (phases[act], code, now.number))
             self._db.execute("UPDATE classes SET step = ?, page = 0 WHERE code = ?", (now.step, code))
 
-    def set_plan(self, code: str, secret: str, plan: Sequence[Step]) -> None:
+    def set_plan(self, code: str, secret: str, plan: Sequence[ClassStep]) -> None:
         """Replace the steps of the class; if the projector's is not among them, it shows how to join."""
         text = _plan_text(with_ids(plan))
         with self._steering(code, secret):
@@ -230,11 +230,11 @@ class ClassStore(Database):
             if at and self._step(code, at) is None:
                 self._db.execute("UPDATE classes SET step = '', page = 0 WHERE code = ?", (code,))
 
-    def plan(self, code: str, key: str) -> list[Step]:
+    def plan(self, code: str, key: str) -> list[ClassStep]:
         """Return the steps of the class, in order."""
         with self._transaction(READ):
             self._find(code, key)
-            return [Step.from_json(each) for each in self._planned(code)]
+            return [ClassStep.from_json(each) for each in self._planned(code)]
 
     def end(self, code: str, secret: str) -> None:
         """End a class and delete all that was kept of it."""
@@ -309,9 +309,9 @@ class ClassStore(Database):
         found: list[Any] = json.loads(self._row("SELECT plan FROM classes WHERE code = ?", code)[0])
         return found
 
-    def _step(self, code: str, name: str) -> Step | None:
+    def _step(self, code: str, name: str) -> ClassStep | None:
         """Return a step of the plan; None if it has none with this id."""
-        found = (Step.from_json(each) for each in self._planned(code) if name and each["id"] == name)
+        found = (ClassStep.from_json(each) for each in self._planned(code) if name and each["id"] == name)
         return next(found, None)
 
     def _find(self, code: str, key: str | None = None) -> int:
@@ -377,7 +377,7 @@ def _round(row: tuple[int, int, Phase, str, str]) -> Round:
     return Round(number, vote, phase, Question.from_text(question), step)
 
 
-def _plan_text(plan: Sequence[Step]) -> str:
+def _plan_text(plan: Sequence[ClassStep]) -> str:
     text = as_json([step.to_json() for step in plan])
     if len(plan) > MOST_STEPS or len(text.encode()) > MOST_BYTES:
         raise ClassError(

@@ -10,15 +10,15 @@ from app_page import lines, script_of, the_app, widget
 
 from pages.learn.classroom import controls, editor, plan
 from pages.serving import settings
-from pages.serving.classroom import ClassStore, Step, from_file, place, store, to_file, viewing
+from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
 
 CODES, ZERO = plan.questions()[1], plan.questions()[5]
 PLAN = [
-    Step("Why anyone quantizes", 2, "memory", id="t"),
-    Step("", 4, question=CODES, id="q"),
-    Step("How it is done", 3, view="learn-scale?learn_scale_step=code", id="v"),
-    Step("", 5, question=ZERO, id="z"),
+    ClassStep("Why anyone quantizes", 2, "memory", id="t"),
+    ClassStep("", 4, question=CODES, id="q"),
+    ClassStep("How it is done", 3, view="learn-scale?learn_scale_step=code", id="v"),
+    ClassStep("", 5, question=ZERO, id="z"),
 ]
 
 
@@ -267,7 +267,7 @@ def test_the_steps_are_edited(classes):
     widget(at, "class_text_t").set_value("speed")
     widget(at, "class_view_t").set_value("https://quant.example/app/ranges?bits=4")
     press(at, "Save")
-    first = Step("Why?", 7, "speed", "ranges?bits=4", id="t")
+    first = ClassStep("Why?", 7, "speed", "ranges?bits=4", id="t")
     assert classes.plan(code, secret)[0] == first
     widget(at, "class_view_t").set_value("https://quant.example/app/not here")
     press(at, "Save")
@@ -278,7 +278,7 @@ def test_the_steps_are_edited(classes):
     widget(at, "class_edited").set_value("z").run()
     widget(at, "class_minutes_z").set_value(9)
     press(at, "Save")
-    assert classes.plan(code, secret)[3] == Step("", 9, question=ZERO, id="z")
+    assert classes.plan(code, secret)[3] == ClassStep("", 9, question=ZERO, id="z")
     press(at, "Up")
     press(at, "Text")
     widget(at, "class_edited").set_value("q").run()
@@ -302,7 +302,7 @@ def test_the_plan_that_is_kept_is_the_one_that_was_edited(classes):
     at, *_ = begun()
     labels = [e.proto.label for e in at.get("download_button")]
     assert labels[0] == "plan.json"
-    assert from_file(to_file(PLAN)) == [Step(**vars(step) | {"id": str(i)}) for i, step in enumerate(PLAN, 1)]
+    assert from_file(to_file(PLAN)) == [ClassStep(**vars(step) | {"id": str(i)}) for i, step in enumerate(PLAN, 1)]
     assert any(editor.packed(PLAN) in block.value for block in at.code)
 
 

@@ -11,7 +11,7 @@ import quantcore as qc
 from pages.learn.classroom import plan, views
 from pages.learn.classroom.questions import ask_about
 from pages.learn.classroom.results import NO_MISTAKE
-from pages.serving.classroom import Board, Round, Step, Tally
+from pages.serving.classroom import Board, ClassStep, Round, Tally
 from quantcore.prediction import NumberKey
 
 RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
@@ -29,7 +29,7 @@ def text(body):
 
 
 def board(*votes, joined=9):
-    return Board(joined, votes[-1].answered, votes[-1].round, Step("", question=ASKED, id="a"), 0, 1)
+    return Board(joined, votes[-1].answered, votes[-1].round, ClassStep("", question=ASKED, id="a"), 0, 1)
 
 
 def test_each_wrong_number_has_its_bar_and_its_mistakes():
@@ -157,7 +157,7 @@ def test_what_explains_many_answers_fills_pages_that_lose_nothing():
 
 
 def test_a_text_is_shown_in_its_lines_and_never_as_markup():
-    shown = views.text(Step("<b>Why</b> -1", 3, "less memory\n\n-5 °C <i>cold</i>"))
+    shown = views.text(ClassStep("<b>Why</b> -1", 3, "less memory\n\n-5 °C <i>cold</i>"))
     assert "<p>less memory</p><p>&nbsp;</p><p>−5 °C &lt;i&gt;cold&lt;/i&gt;</p>" in shown
     assert "<h1>&lt;b&gt;Why&lt;/b&gt; -1</h1>" in shown
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from grid import for_each
 
-from pages.serving.classroom import Question, Step, from_file, to_file, view_of
+from pages.serving.classroom import ClassStep, Question, from_file, to_file, view_of
 from pages.serving.classroom.step import FORMAT, MOST_BYTES, MOST_STEPS
 from quantcore.errors import QuantError
 from quantcore.prediction import KnownWrong, NumberKey
@@ -13,9 +13,9 @@ from quantcore.prediction import KnownWrong, NumberKey
 KEY = NumberKey("1", how="0.3 / 0.25 = 1.2", wrong=(KnownWrong("2", "toward_zero", "Rounded up."),))
 ASKED = Question("Which code?", "int4", ("x = 0.3",), (KEY,), link="learn-scale?learn_scale_step=code")
 PLAN = [
-    Step("Why anyone quantizes", 3, "memory\nbandwidth, “speed”", id="1"),
-    Step("How a range is chosen", 5, view="ranges?bits=4&t=1.a-b", id="2"),
-    Step("", 4, question=ASKED, id="3"),
+    ClassStep("Why anyone quantizes", 3, "memory\nbandwidth, “speed”", id="1"),
+    ClassStep("How a range is chosen", 5, view="ranges?bits=4&t=1.a-b", id="2"),
+    ClassStep("", 4, question=ASKED, id="3"),
 ]
 
 
@@ -77,7 +77,7 @@ BAD = [
 @for_each("view", ["javascript:alert(1)", "//example.org", "../x", "x#y", "X?a", "a b", "ranges?a b", "http:x"])
 def test_a_view_is_a_page_of_this_app(view):
     with pytest.raises(QuantError, match="view"):
-        Step("title", view=view)
+        ClassStep("title", view=view)
 
 
 def test_a_link_is_read_however_much_of_the_address_it_has():
@@ -85,4 +85,4 @@ def test_a_link_is_read_however_much_of_the_address_it_has():
         assert view_of(link) == "ranges?bits=4"
     assert view_of("http://127.0.0.1:8501/?src=a/b") == "?src=a/b"
     with pytest.raises(QuantError, match="not both"):
-        Step("x", view="ranges", question=ASKED)
+        ClassStep("x", view="ranges", question=ASKED)

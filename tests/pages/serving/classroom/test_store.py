@@ -16,9 +16,9 @@ from places import ROOT
 from pages.serving import settings
 from pages.serving.classroom import (
     ClassError,
+    ClassStep,
     ClassStore,
     Question,
-    Step,
     code_of,
     database,
     phones,
@@ -40,8 +40,8 @@ def keys(*right):
 
 ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), keys("1", "-2"), link="seed 3")
 SCALE = Question("Which scale?", "int4", ("scale",), (NumberKey("0.0314", 3),))
-FIRST, SECOND = Step("", 3, question=ASKED, id="a"), Step("", 2, question=SCALE, id="b")
-PLAN = [Step("Welcome", 1, "to quantization", id="w"), FIRST, Step("Look", 4, view="ranges?bits=4", id="v"), SECOND]
+FIRST, SECOND = ClassStep("", 3, question=ASKED, id="a"), ClassStep("", 2, question=SCALE, id="b")
+PLAN = [ClassStep("Welcome", 1, "to quantization", id="w"), FIRST, ClassStep("Look", 4, view="ranges?bits=4", id="v"), SECOND]
 
 
 class Clock:
@@ -240,11 +240,11 @@ def test_the_plan_is_kept_with_its_class_and_limited(begun):
     classes.set_plan(code, secret, PLAN)
     assert classes.plan(code, secret) == PLAN
     refused(400, classes.set_plan, code, secret, [FIRST] * (store.MOST_STEPS + 1))
-    large = Step("", 1, question=Question(**vars(ASKED) | {"link": "x" * store.MOST_BYTES}))
+    large = ClassStep("", 1, question=Question(**vars(ASKED) | {"link": "x" * store.MOST_BYTES}))
     refused(400, classes.set_plan, code, secret, [large])
     assert classes.plan(code, secret) == PLAN
     classes.go(code, secret, "v")
-    classes.set_plan(code, secret, [FIRST, FIRST, Step("New")])
+    classes.set_plan(code, secret, [FIRST, FIRST, ClassStep("New")])
     assert [step.id for step in classes.plan(code, secret)] == ["a", "1", "2"]
     assert classes.board(code, secret).shown is None
 
