@@ -6,6 +6,8 @@
 [[2, -3], [7, 0]]
 """
 
+from quantcore import interruption  # isort: split
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

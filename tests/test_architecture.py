@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 # A package may import only packages on earlier lines, none on its own line. pages.*.*: every folder of a page
 LINES = """
-quantcore.errors quantcore.wording quantcore.displayed quantcore.collection
+quantcore.interruption quantcore.errors quantcore.wording quantcore.displayed quantcore.collection
 quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity
@@ -27,6 +27,7 @@ quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted q
 quantcore.checkpoints
 quantcore.layerwise
 quantcore.recipes quantcore.notebook
+quantcore.commands
 quantcore.__main__
 quantcore
 pages.browser pages.models.keys

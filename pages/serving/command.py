@@ -6,25 +6,23 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from quantcore.__main__ import main as run
-
 APP = Path(__file__).parents[2] / "app.py"  # beside the pages, in a checkout and in the package
-HELP = """usage: quantscope [serve [STREAMLIT OPTIONS]]
-       quantscope {check,list,inspect,compare,sensitivity,recipe} ...
-
-Without a command, or with serve, the app is served at http://localhost:8501; options are those of
-`streamlit run`, such as --server.port 8600. `quantscope check --help` and the like tell of the others.
-"""
+GROUP = {
+    "app": {
+        "serve": "serve the app at http://localhost:8501, as without a command; options are those of "
+        "streamlit run"
+    }
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve the app, which replaces this process, or run a command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in (["-h"], ["--help"]):
-        print(HELP, end="")
-        return 0
-    if given and given[0] != "serve" and not given[0].startswith("-"):
-        return run(given)
+    asks_for_help = given[:1] in (["-h"], ["--help"])
+    if asks_for_help or (given and given[0] != "serve" and not given[0].startswith("-")):
+        from quantcore.commands import main as run  # takes seconds, which the app need not wait for
+
+        return run(given, "quantscope", GROUP)
     if importlib.util.find_spec("streamlit") is None:
         print("The app needs more packages: pip install 'quantscope[app]'", file=sys.stderr)
         return 2

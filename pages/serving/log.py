@@ -13,8 +13,8 @@ from streamlit import config
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.web.server import server_util
 
+from pages.serving import network
 from pages.serving.metrics import FAILURES
-from pages.serving.network import own_address
 
 FRAMES = 8  # calls that are logged for an error, the last ones before it
 REQUEST_ID = "x-request-id"
@@ -59,9 +59,25 @@ def announce() -> None:
         address = server_util.get_display_address(config.get_option("server.address") or "localhost")
         address = f"[{address}]" if ":" in address else address
     log.info("The pages are at %s", server_util.get_url(address))
-    own = own_address()
-    if own and (config.get_option("server.address") or "0.0.0.0") in ("0.0.0.0", "::"):
-        log.info("Other devices here, such as a class's phones, reach them at %s", server_util.get_url(own))
+    if not config.is_manually_set("browser.serverAddress"):
+        log.info("%s", for_a_class(config.get_option("server.address") or "", network.address_in_network()))
+
+
+def for_a_class(served_at: str, own: str | None) -> str:
+    """Say at which address a class reaches the pages, or why none does.
+
+    Args:
+        served_at: `server.address`; empty if the pages are served at every address.
+        own: the address of this machine in its network, if it has one.
+    """
+    if network.is_loopback(served_at):
+        return f"A class can't open them: they are served at {served_at} alone; leave server.address out"
+    if served_at in ("", "0.0.0.0", "::"):
+        if own is None:
+            return "A class can't open them: this machine is in no network"
+        served_at = own
+    shown = f"[{served_at}]" if ":" in served_at else served_at
+    return f"A class in the same network opens {server_util.get_url(shown)}, unless a firewall is in the way"
 
 
 def run() -> str:

@@ -5,7 +5,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from pathlib import Path
 
 _IN_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
-_ELSEWHERE = "203.0.113.1"  # an address for documentation, which nothing has
 _GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that has been assigned
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Protocol assignments, relays of 6to4, documentation: Python's is_global lets (parts of) these through
@@ -39,20 +38,23 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def own_address() -> str:
-    """Return this machine's own address in its network; "" if it has none, or is a container, which hides it.
+def address_in_network() -> str | None:
+    """Return the address at which others in its network reach this machine; None if it is in none.
 
-    Nothing is sent: the system is asked from which address it would send.
+    This machine's routes tell it: nothing is sent.
     """
-    if any(file.exists() for file in _IN_CONTAINER):
-        return ""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            probe.connect((_ELSEWHERE, 9))
+            asking.connect(("192.0.2.1", 9))  # documentation's; any address beyond this network would do
+            found: str = asking.getsockname()[0]
         except OSError:
-            return ""
-        found = str(probe.getsockname()[0])
-    return "" if is_loopback(found) or found == "0.0.0.0" else found
+            return None
+    return None if is_loopback(found) or found == "0.0.0.0" else found
+
+
+def in_container() -> bool:
+    """Tell whether this is a container, whose address others in its machine's network do not reach."""
+    return any(file.exists() for file in _IN_CONTAINER)
 
 
 def is_public(address: str) -> bool:

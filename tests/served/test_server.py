@@ -446,6 +446,7 @@ def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
     assert any("http://evil.test may not open a session" in line for line in served.lines())
     assert "handshake" not in served.log.read_text()
     assert f"The pages are at {served.address}" in served.log.read_text()
+    assert "A class " in served.log.read_text()
 
 
 def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:

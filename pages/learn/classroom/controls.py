@@ -11,7 +11,7 @@ from pages.learn.classroom.results import results
 from pages.learn.classroom.views import pages
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, ClassStep, Round, Tally
-from pages.serving.network import is_loopback, own_address
+from pages.serving.network import address_in_network, in_container, is_loopback
 from pages.shared import messages
 from pages.shared.state import link
 
@@ -119,8 +119,9 @@ def phones_address() -> str:
     """
     parts = urlsplit(address())
     serves = st.get_option("server.address") or EVERYWHERE[0]
-    own = own_address() if is_local() and serves in EVERYWHERE else ""
-    if not own:
+    may = is_local() and serves in EVERYWHERE and not in_container()
+    own = address_in_network() if may else None
+    if own is None:
         return parts.geturl()
     port = f":{parts.port}" if parts.port else ""
     return parts._replace(netloc=f"{own}{port}").geturl()

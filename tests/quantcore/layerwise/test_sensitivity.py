@@ -486,7 +486,7 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
         done.append(tensor.name)
         return measure.measured(tensor, *more)
 
-    monkeypatch.setattr("quantcore.layerwise.command._EVERY", 0.0)
+    monkeypatch.setattr("quantcore.commands.sensitivity._EVERY", 0.0)
     monkeypatch.setattr("quantcore.layerwise.run.measured", interrupted)
     with pytest.raises(KeyboardInterrupt):
         command(capsys, *arguments)

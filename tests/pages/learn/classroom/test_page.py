@@ -416,12 +416,14 @@ def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
         ("http://localhost:8501/", "0.0.0.0", "192.168.1.5", "http://192.168.1.5:8501/"),
         ("http://localhost/", "::", "192.168.1.5", "http://192.168.1.5/"),
         ("http://localhost:8501/", "localhost", "192.168.1.5", "http://localhost:8501/"),
-        ("http://localhost:8501/", None, "", "http://localhost:8501/"),
+        ("http://localhost:8501/", None, None, "http://localhost:8501/"),
+        ("http://localhost:8501/", None, "172.17.0.2", "http://localhost:8501/"),
         ("https://quant.example/app/", None, "192.168.1.5", "https://quant.example/app/"),
     ],
 )
 def test_phones_join_at_the_machines_own_address(monkeypatch, page, serves, own, phones):
     monkeypatch.setattr(controls, "address", lambda: page)
-    monkeypatch.setattr(controls, "own_address", lambda: own)
+    monkeypatch.setattr(controls, "address_in_network", lambda: own)
+    monkeypatch.setattr(controls, "in_container", lambda: own == "172.17.0.2")
     monkeypatch.setattr(controls.st, "get_option", lambda name: serves)
     assert controls.phones_address() == phones

@@ -108,7 +108,7 @@ def test_strict_counts_warnings(capsys, tmp_path):
 def test_help_says_the_exit_codes(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["check", "--help"])
-    assert "exit code:" in capsys.readouterr().out
+    assert "exit codes:" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main([])
 

@@ -1,55 +1,50 @@
-"""The command ``python -m quantcore sensitivity``."""
+"""The command `sensitivity`: how much each weight of a model loses under several schemes."""
 
 import argparse
-import csv
-import io
 import json
 import math
-import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
+from quantcore.commands.command import PATH, Command, add_threads
+from quantcore.commands.exits import DONE, FOUND, REFUSED
+from quantcore.commands.output import csv_of, print_some, refused, replace_file, with_progress
 from quantcore.errors import QuantError
-from quantcore.layerwise.cluster import connect
-from quantcore.layerwise.imatrix import Imatrix
-from quantcore.layerwise.plan import ERRORS, LOCAL, Plan, check_error, check_size, minimum_of, plan
-from quantcore.layerwise.printed import by_layer, not_measured
-from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
-from quantcore.layerwise.table import Table, by_harm
-from quantcore.wording import count, megabytes, short
+from quantcore.layerwise import (
+    ERRORS,
+    LOCAL,
+    USUAL,
+    Imatrix,
+    Plan,
+    SensitivityStep,
+    Table,
+    by_harm,
+    by_layer,
+    check_error,
+    check_size,
+    connect,
+    minimum_of,
+    not_measured,
+    outline,
+    plan,
+    schemes_of,
+    sensitivity,
+)
+from quantcore.wording import count, short
 
-Measuring = TypeVar("Measuring", bound=Any)  # a step with ``done`` and ``total``, in bytes
-SHOWN = 20  # lines of a kind that are printed
 _EVERY = 5.0  # seconds between two states of the file of --json
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-EPILOG = """exit code:
-  0  every weight was measured, or left alone for a reason that is printed
-  1  a weight can't be read, a file can't be written, or no choice of schemes is within the size \
-once all are measured
-  2  a file can't be opened, that of --json can't be written, a scheme or size is not understood, \
-or no choice can be within the size: nothing is measured; or a cluster failed: the file of --json \
-has what was measured until then
-
-examples:
-  python -m quantcore sensitivity path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" \
---csv errors.csv
-  python -m quantcore sensitivity path/to/model --imatrix model.imatrix --error output --size 4.2GB \
---html errors.html
-  python -m quantcore sensitivity /shared/model --scheduler tcp://10.0.0.1:8786 --json errors.json --bits 4.5
-"""
-
-
 _HELP = {
-    "path": "a file, a folder with its shards, or a URL",
+    "path": PATH,
     "--schemes": "up to 12 schemes or presets, separated by ; (default: %(default)s)",
     "--imatrix": "mean squared inputs of each weight, in .gguf or .dat, for the error of its output",
     "--size": "choose schemes so that all weights take at most this size, such as 4.2GB",
@@ -62,22 +57,12 @@ _HELP = {
     "--html": "write a picture of all weights and schemes",
     "--resume": "continue with what FILE of --json holds, if there is one",
     "--sample": "first print estimates of the SQNR from some rows of each weight, with 95 %% intervals",
-    "--threads": "number of threads (default: one per core)",
-    "--scheduler": "measure at the workers of this Dask scheduler, all of which see PATH, such as tcp://HOST:8786",
+    "--scheduler": "measure at the workers of this Dask scheduler, all of which see PATH, such as "
+    "tcp://HOST:8786",
 }
 
 
-def add_parser(commands: Any, threads: int) -> None:
-    """Add the command to those of the parser."""
-    parser = commands.add_parser(
-        "sensitivity",
-        help="report how much each weight loses under several schemes",
-        description="Measure every weight of a model under several schemes, without running it: the error of "
-        "each weight alone, as if all others were exact. With a size, choose the scheme of each group of "
-        "weights.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _add(parser: argparse.ArgumentParser) -> None:
     budget = parser.add_mutually_exclusive_group()
 
     def add(name: str, to: Any = parser, **options: Any) -> None:
@@ -96,19 +81,18 @@ def add_parser(commands: Any, threads: int) -> None:
     add("--html", metavar="FILE")
     add("--resume", action="store_true")
     add("--sample", action="store_true")
-    add("--threads", type=int, default=threads, metavar="N")
+    add_threads(parser)
     add("--scheduler", metavar="ADDRESS")
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Run the command and return the exit code."""
     try:
         factors, minimum = _factors(options.factors), minimum_of(options.minimum)
         table = _measure(options)
         limit = limit_of(options, table)
     except QuantError as reason:
-        print(reason, file=sys.stderr)
-        return 2
+        return refused(reason)
     chosen, failed = None, not all(row.is_readable for row in table.ordered)
     try:
         chosen = None if limit is None else plan(table, limit, options.error, factors, minimum)
@@ -153,11 +137,11 @@ def _followed(steps: Iterable[SensitivityStep], file: str | None) -> Table:
                 _print_estimates(step.table)
             was_estimate = step.is_estimate
             if file and time.monotonic() >= due:
-                _replace(file, _as_json(step.table))
+                replace_file(file, _as_json(step.table))
                 due = time.monotonic() + _EVERY
     except QuantError:
         if file and step is not None:
-            _replace(file, _as_json(step.table))
+            replace_file(file, _as_json(step.table))
         raise
     assert step is not None  # there is a first one
     return step.table
@@ -168,28 +152,6 @@ def _resumed(options: argparse.Namespace) -> Table | None:
     if options.resume and not options.json:
         raise QuantError("--resume needs the file to continue with; give --json FILE.")
     return table_in(options.json) if options.resume and Path(options.json).exists() else None
-
-
-def with_progress(steps: Iterable[Measuring]) -> Iterator[Measuring]:
-    """Yield the steps, and say on a terminal how many of their bytes are done, ``done`` of ``total``."""
-    shows, shown = sys.stderr.isatty(), -1
-    for step in steps:
-        percent = 100 * step.done // max(1, step.total)
-        if shows and percent > shown:
-            print(f"\r{percent} % of {megabytes(step.total)}", end="", file=sys.stderr, flush=True)
-            shown = percent
-        yield step
-    if shows:
-        print("\r" + " " * 40, end="\r", file=sys.stderr)
-
-
-def csv_of(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return lines of a table of tensors as CSV."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()
 
 
 def table_in(file: str) -> Table:
@@ -211,18 +173,6 @@ def _read_json(file: str) -> Any:
 def _as_json(table: Table, chosen: Plan | None = None) -> str:
     stored = table.as_dict() | {"plan": chosen and vars(chosen)}
     return json.dumps(stored, ensure_ascii=False, allow_nan=False)
-
-
-def _replace(file: str, text: str) -> None:
-    """Write a file so that it is never found half written, and through no link where it is prepared."""
-    new = Path(f"{file}.new")
-    try:
-        new.unlink(missing_ok=True)
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as out:
-            out.write(text)
-        os.replace(new, file)
-    except OSError as reason:
-        raise QuantError(f"{file} can't be written: {reason}") from None
 
 
 def _factors(file: str | None) -> dict[str, float]:
@@ -265,15 +215,15 @@ def limit_of(options: argparse.Namespace, table: Table) -> float | None:
 def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> None:
     """Write the files that were asked for."""
     if options.json:
-        _replace(options.json, _as_json(table, chosen))
+        replace_file(options.json, _as_json(table, chosen))
     if options.html:
         from quantcore.layerwise import picture  # plotly is slow to import
 
         rows = [row for row in table.ordered if row.cells]
         taken = chosen.schemes if chosen else None
-        _replace(options.html, picture.document(rows, table.schemes, taken=taken))
+        replace_file(options.html, picture.document(rows, table.schemes, taken=taken))
     if options.csv:
-        _replace(options.csv, csv_of(table.as_rows()))
+        replace_file(options.csv, csv_of(table.as_rows()))
 
 
 def _print(table: Table, chosen: Plan | None) -> None:
@@ -314,9 +264,25 @@ def _print_estimates(table: Table) -> None:
     print(flush=True)
 
 
-def print_some(lines: Sequence[str], more: str = "more; --json lists all.") -> None:
-    """Print the first lines and, if there are others, how many."""
-    for line in lines[:SHOWN]:
-        print(line)
-    if len(lines) > SHOWN:
-        print(f"{len(lines) - SHOWN:,} {more}")
+SENSITIVITY = Command(
+    "sensitivity",
+    "report how much each weight loses under several schemes",
+    "Measure every weight of a model under several schemes, without running it: the error of each "
+    "weight alone, as if all others were exact. With a size, choose the scheme of each group of "
+    "weights.",
+    {
+        DONE: "every weight was measured, or left alone for a reason that is printed",
+        FOUND: "a weight can't be read, a file can't be written, or no choice of schemes is within the "
+        "size once all are measured",
+        REFUSED: "a file can't be opened, that of --json can't be written, a scheme or size is not "
+        "understood, or no choice can be within the size: nothing is measured; or a cluster "
+        "failed: the file of --json has what was measured until then",
+    },
+    (
+        '%(prog)s path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" --csv errors.csv',
+        "%(prog)s path/to/model --imatrix model.imatrix --error output --size 4.2GB --html errors.html",
+        "%(prog)s /shared/model --scheduler tcp://10.0.0.1:8786 --json errors.json --bits 4.5",
+    ),
+    _add,
+    _run,
+)
