@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-# Its texts become environment variables, which some hosts can't set; modules read these when they are imported
+# Its texts become environment variables, which some hosts can't set and modules read as they are imported
 st.secrets.load_if_toml_exists()
 
 from pages.maps import arithmetic, live
