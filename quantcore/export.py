@@ -1,4 +1,4 @@
-"""A result as a file: .npz and .safetensors of all its arrays, .csv of one of them, an ONNX model.
+"""A result as a file: .npz and .safetensors of all its arrays, .csv of one of them, an ONNX model; a layer.
 
 The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. x,
 scale and dequantized have the dtypes in which the library takes and gives them; NumPy has no bfloat16, of
@@ -34,6 +34,7 @@ from quantcore.conventions import CONVENTIONS, KERNELS, TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
+from quantcore.outputs import LayerOutput
 from quantcore.quantization import Quantized, check_result, quantize
 from quantcore.scheme import Scheme
 from quantcore.tensors import as_numpy, number_texts
@@ -93,6 +94,38 @@ def to_safetensors(result: Quantized) -> bytes:
     return safetensors.torch.save(
         arrays(result), metadata={"scheme": str(result.scheme), "dtype": _dtype(result)}
     )
+
+
+def layer_arrays(found: LayerOutput) -> dict[str, Tensor]:
+    """Return x, w, bias, y and y_hat of a layer, and the arrays of each quantized matrix as ``w_codes`` etc.
+
+    >>> import quantcore as qc
+    >>> list(layer_arrays(qc.outputs.layer([[1.0, 2.0]], [[0.6, 0.25]], "int4")))
+    ['x', 'w', 'y', 'y_hat', 'w_codes', 'w_scale', 'w_zero_point', 'w_dequantized']
+    """
+    parts = {"x": found.x, "w": found.w, "bias": found.bias, "y": found.y, "y_hat": found.y_hat}
+    for matrix, result in (("x", found.activation), ("w", found.weight)):
+        if result is not None:
+            parts |= {f"{matrix}_{name}": array for name, array in arrays(result).items() if name != "x"}
+    return {name: array.cpu().contiguous() for name, array in parts.items() if array is not None}
+
+
+def layer_to_npz(found: LayerOutput) -> bytes:
+    """Return an uncompressed .npz file of `layer_arrays`, which can be loaded with ``allow_pickle=False``."""
+    file = io.BytesIO()
+    every = layer_arrays(found).items()
+    named: dict[str, Any] = {
+        name: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for name, t in every
+    }
+    np.savez(file, **named)
+    return file.getvalue()
+
+
+def layer_to_safetensors(found: LayerOutput) -> bytes:
+    """Return a .safetensors file of `layer_arrays`; its metadata has the schemes as text."""
+    results = {"weight_scheme": found.weight, "activation_scheme": found.activation}
+    schemes = {name: str(result.scheme) for name, result in results.items() if result is not None}
+    return safetensors.torch.save(layer_arrays(found), metadata=schemes)
 
 
 def _dtype(result: Quantized) -> str:

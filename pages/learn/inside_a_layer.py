@@ -30,7 +30,7 @@ SUMS = {
 step = frame.head(NAME)
 words, picture = views.side_by_side((1, 2) if step != "requantize" else (2, 3))
 x, w = qc.apply(X, X_SCHEME), qc.apply(W, W_SCHEME)
-(s_x, z_x), (s_w, z_w) = ((float(r.scale), int(r.zero_point)) for r in (x, w))
+(s_x, z_x), (s_w, z_w) = ((float(r.scale), int(r.params.zero_point)) for r in (x, w))
 inner = X.shape[1]
 
 
@@ -103,7 +103,7 @@ match step:
         )
         at, product = chosen_output(), outputs.integer_layer(x, w).product
         of_x, of_w = x.codes[at[0]].tolist(), w.codes[at[1]].tolist()
-        how = (
+        written = (
             dot(of_x, of_w),
             f"−{factor(z_w)}·({' + '.join(map(factor, of_x))})",
             f"−{factor(z_x)}·({' + '.join(map(factor, of_w))})",
@@ -120,8 +120,8 @@ match step:
             terms = [int(term[at]) for term in product.terms.values()]
             formula(
                 *(
-                    (name, f"{written} = {value}")
-                    for name, written, value in zip(product.terms, how, terms, strict=True)
+                    (name, f"{products} = {value}")
+                    for name, products, value in zip(product.terms, written, terms, strict=True)
                 ),
                 ("accumulator", f"{' + '.join(map(factor, terms))} = {int(product.accumulator[at])}"),
             )
@@ -198,7 +198,9 @@ match step:
         assert base is not None
         differs = np.where(codes != base.codes.numpy(), "tint1", marked(at))
         with words:
-            st.caption(f"{names[how].capitalize()}: {outputs.REQUANTIZATIONS[how]}. Colored: not as by float.")
+            st.caption(
+                f"{names[how].capitalize()}: {outputs.REQUANTIZATIONS[how]}. Colored: differs from float."
+            )
         with picture:
             scaled = layer.product.accumulator.numpy() * (s_x * s_w / layer.output_scale)
             note = f"s_y = {layer.output_scale:g}, z_y = {z_y}"

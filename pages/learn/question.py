@@ -18,7 +18,7 @@ def ask(name: str, question: str, answers: Mapping[str, str], right: str) -> boo
         chosen = st.segmented_control(
             "Answer", list(answers), key=f"learn_{name}_answer", persist_state="session"
         )
-    if chosen in answers:
+    if chosen is not None:
         is_right = chosen == right
         mark, color = (":material/check:", "green") if is_right else (":material/close:", "orange")
         verdict = "Right." if is_right else "Not quite."

@@ -4,9 +4,10 @@ Plotly.js comes from the installed plotly wheel by a route of app.py. Without th
 (`streamlit run pages/main.py`), st.plotly_chart draws the same figure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -17,13 +18,13 @@ from pages.maps.picture import Picture, as_json, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
 from pages.shared.state import link
-from pages.shared.state.selection import VALUE
 from quantcore import figures
 from quantcore.analysis import View, element
 
 _HERE = Path(__file__).parent
 _DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # the order does not matter: together they are one module
 _FAILED = "_maps_failed"
+OnKept = Mapping[str, Callable[[str], None]]
 
 
 def base() -> str:
@@ -62,15 +63,17 @@ def four_maps(
     key: str,
     on_pick: Callable[[tuple[int, ...]], None],
     on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None = None,
-    on_value: Callable[[str], None] | None = None,
+    on_kept: OnKept = MappingProxyType({}),
     live: dict[str, Any] | None = None,
+    among: list[str] | None = None,
 ) -> None:
     """Draw the maps, and below them what a cell stands for and what its color can't show, if need be.
 
     Args:
         live: from `pages.maps.live`, if the maps follow controls of the sidebar before the page runs.
+        among: if the page has several such components, where to add the number of this one, for `announce`.
         on_pick: called with the index of an element when its cell is clicked.
-        on_value: called with index and value when a value was dragged in its cell, if that does anything.
+        on_kept: what to call with what a drag has left of a control without a widget, by its key.
         on_region: called with rows and columns when a box is dragged on an overview, if that does anything.
     """
     data = picture.data
@@ -96,12 +99,13 @@ def four_maps(
             # for as long as the session is kept, Streamlit holds what a callback holds: never a tensor
             on_picked_change=partial(_picked, key, picture.view, picture.shape, on_pick),
             on_region_change=partial(_dragged, key, on_region),
-            on_moved_change=partial(_moved, key, on_value),
+            on_moved_change=partial(_moved, key, on_kept),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),
         )
-        # an unseen element, which is drawn at once: the maps follow when they are painted
-        with st.container(key="qs_number"):
-            st.html(f'<i data-maps="{sent["number"]}"></i>')
+        if among is None:
+            announce([sent["number"]])
+        else:
+            among.append(sent["number"])
     legend = data.legend
     if on_region is not None:
         overview = f"{legend} Drag a box to see that part element by element." if legend else ""
@@ -110,17 +114,23 @@ def four_maps(
         st.caption(legend)
 
 
+def announce(numbers: list[str]) -> None:
+    """Draw an unseen element with the numbers of all maps, at once: the maps follow when they are painted."""
+    with st.container(key="qs_number"):
+        st.html("".join(f'<i data-maps="{number}"></i>' for number in numbers))
+
+
 def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tuple[int, ...]], None]) -> None:
     if st.session_state[key].picked:
         on_pick(element(view, shape, *map(int, st.session_state[key].picked[:2])))
 
 
-def _moved(key: str, on_value: Callable[[str], None] | None) -> None:
+def _moved(key: str, on_kept: OnKept) -> None:
     """Set controls to what the visitor has kept of a picture that was ahead of them."""
     moved = st.session_state[key].moved or {}
     link.put({name: int(value) for name, value in moved.items() if name == "bits"})
-    if VALUE in moved and on_value is not None:
-        on_value(str(moved[VALUE]))
+    for name in moved.keys() & on_kept.keys():
+        on_kept[name](str(moved[name]))
 
 
 def _dragged(key: str, on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None) -> None:

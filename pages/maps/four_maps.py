@@ -1,7 +1,7 @@
 """The four maps, with controls for the part of the tensor shown and the chosen element."""
 
 import math
-from collections.abc import Callable
+from types import MappingProxyType
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -60,16 +60,18 @@ def draw(
     against: pinned.Reference | None = None,
     beside: live.Beside | None = None,
     current: selection.Current | None = None,
-    on_value: Callable[[str], None] | None = None,
+    *,
+    always: bool = False,
+    on_kept: component.OnKept = MappingProxyType({}),
 ) -> None:
     """Draw the maps if there is a view.
 
     Args:
-        found: boxes to outline: of a finding of this scheme, or with ``current`` under any.
+        found: boxes to outline: of a finding of this tensor and scheme, or ``always``.
         against: what the error map is compared with, if the visitor has asked for that.
         beside: what of the page follows with the maps while a control is dragged; None if they don't follow.
         current: what the maps follow, if the page has controls of its own for that.
-        on_value: called with index and value when a value was dragged in its cell.
+        on_kept: as in `component.four_maps`.
     """
     if view is None:
         return
@@ -83,7 +85,7 @@ def draw(
         theme(),
         is_large(),
         found,
-        None if current else (tensor.key, scheme),
+        None if always else (tensor.key, scheme),
         other.scheme if other else None,
         beside or live.nothing,
         rms=st.session_state.get("error_of", RMS) == RMS,
@@ -96,7 +98,7 @@ def draw(
     with place:
         following = live.offer(maps, current or selection.get()) if beside else None
         component.four_maps(
-            picture, key=KEY, on_pick=_clicked, on_region=region, on_value=on_value, live=following
+            picture, key=KEY, on_pick=_clicked, on_region=region, on_kept=on_kept, live=following
         )
 
 

@@ -27,7 +27,7 @@ from pages.maps.picture import Picture, as_bytes
 from pages.serving import warm
 from pages.serving.work.admission import WorkKind
 from pages.shared.computing import cache, needs, turn
-from pages.shared.state.selection import Current, PageTensor
+from pages.shared.state.selection import Controls, Current, PageTensor
 from quantcore.analysis import View, steps
 from quantcore.diagnosis import Box
 
@@ -44,13 +44,15 @@ class BesideMaps:
     """What of a page follows with its maps, by the keys of its containers.
 
     ``html``: what they contain; ``fields``: the texts of their fields; ``bands``: the ranges marked in their
-    charts; ``late``: those that wait for the run and are dimmed until then.
+    charts; ``controls``: what stands where without a widget, unless it was moved; ``late``: containers that
+    wait for the run and are dimmed until then.
     """
 
     html: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     late: tuple[str, ...] = ()
+    controls: Controls = field(default_factory=dict)
 
 
 Beside = Callable[[PageTensor, qc.Scheme, ElementArithmetic], BesideMaps]
@@ -173,7 +175,7 @@ class LiveMaps:
             assert picture.arithmetic is not None
             beside = view.beside(tensor, scheme, picture.arithmetic)
         sent = component.content(picture, large=view.large)
-        live = {"at": f"{PATH}/{self.token}", "controls": controls}
+        live = {"at": f"{PATH}/{self.token}", "controls": {**beside.controls, **controls}}
         return as_bytes(sent | {"live": live, "beside": asdict(beside)}, held)
 
 

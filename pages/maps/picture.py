@@ -27,7 +27,8 @@ class Picture:
     is none. ``against``: the scheme that the error map is compared with, if any. ``result``: the result
     that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
     ``whole``: the shape of the tensor, if only the part in ``data`` was read. ``grey``: whether the
-    tensor is an image, whose values are drawn as grey levels in square cells.
+    tensor is an image, whose values are drawn as grey levels in square cells. ``stacked``: whether its maps
+    stand one below the other, beside other maps.
     """
 
     result: Quantized | None
@@ -45,6 +46,7 @@ class Picture:
     whole: tuple[int, ...] | None = None
     beneath: int = 0
     grey: bool = False
+    stacked: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -111,8 +113,11 @@ def cells(picture: Picture) -> dict[str, Any]:
         "blocks": [*of_scales, data.scales.shape[1], first] if by_block else None,
         "colours": figures.scales_of_maps(data, picture.format, picture.theme, grey=picture.grey),
         "square": picture.grey,
+        "stacked": picture.stacked,
         "maps": list(data.names),
         "titles": figures.titles_of_maps(data),
+        "symbols": data.symbols,
+        "after": data.after,
         "height": height,
         "width": width,
         "rows": data.rows,
@@ -167,7 +172,10 @@ def as_bytes(sent: dict[str, Any], held: str = "") -> bytes:
 
 def _elements(result: Quantized | None, data: MapData, shown: Cells, by_block: bool) -> dict[str, np.ndarray]:
     """Return the arrays that the component needs for the elements shown, one per cell."""
-    names: list[str] = [name for name in ("x", "codes") if name in data.names]
+    has_codes = result is not None or "codes" in data.names  # also where no map shows them
+    names: list[str] = [
+        name for name in ("x", "codes") if name in data.names or (name == "codes" and has_codes)
+    ]
     if result is None:
         names.append("dequantized")
     else:

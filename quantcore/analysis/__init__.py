@@ -31,6 +31,7 @@ from quantcore.analysis.tree import Leaf, Tile, tiles
 from quantcore.analysis.views import (
     MAPS,
     MAX_CELLS,
+    SYMBOLS,
     Cells,
     MapData,
     Span,
@@ -42,4 +43,4 @@ from quantcore.analysis.views import (
     step_of,
     steps,
 )
-from quantcore.analysis.windows import in_tensor, joined, value_data
+from quantcore.analysis.windows import in_tensor, joined, output_data, value_data

@@ -144,6 +144,9 @@ class Cells:
     column: npt.NDArray[np.int32]
 
 
+SYMBOLS = ("x", "x̂", "error")
+
+
 @dataclass(frozen=True, eq=False)
 class MapData:
     """The cells of the four maps.
@@ -156,7 +159,9 @@ class MapData:
     the elements of ``worst``, which are then those whose errors differ most. ``names``: the maps that exist;
     "codes" and "dequantized" if there is no original. ``scales_at``: the row where ``scales`` begins, and the
     elements per scale (down, across); None means row 0 and ``block``. ``rms``: √(mean error²) of each cell's
-    elements, float32, if the error map shows that.
+    elements, float32, if the error map shows that. ``symbols``: of the original, the dequantized and the
+    error; ``titles``: of the maps in ``names``, if not the usual ones; ``after``: whether the error is the
+    dequantized minus the original.
     """
 
     largest: Cells
@@ -172,6 +177,9 @@ class MapData:
     names: tuple[str, ...] = MAPS
     scales_at: tuple[int, Span] | None = None
     rms: npt.NDArray[np.float32] | None = None
+    symbols: tuple[str, str, str] = SYMBOLS
+    titles: tuple[str, ...] = ()
+    after: bool = False
 
     def of(self, name: str) -> Cells:
         """Return the elements shown by the map ``name``: "x", "codes", "dequantized" or "error"."""

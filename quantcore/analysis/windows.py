@@ -99,6 +99,16 @@ def value_data(
     return MapData(largest, worst, shown, columns, step, ((), ()), none, none, (1, 1), names=names)
 
 
+def output_data(y: Tensor, y_hat: Tensor, title: str = "y") -> MapData:
+    """Return the maps of an output y, float32 [tokens, out], and of its error ŷ − y; ``title``: of y's."""
+    data = value_data(y_hat, y)
+    largest = replace(data.largest, error=-data.largest.error)
+    worst = largest if data.worst is data.largest else replace(data.worst, error=-data.worst.error)
+    symbols = ("y", "ŷ", "ŷ − y")
+    shown = replace(data, names=("x", "error"), symbols=symbols, titles=(title, symbols[2]), after=True)
+    return replace(shown, largest=largest, worst=worst)
+
+
 def _cells(values: Tensor, x: Tensor, row: Tensor, column: Tensor, first: int) -> Cells:
     """Return the elements at these places, without codes and scales."""
     here, was = values[row, column].numpy(), x[row, column].numpy()

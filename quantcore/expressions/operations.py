@@ -58,9 +58,12 @@ def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, b
     return Operation(f"{name}({{0}}, {{1}})", in_torch, in_numpy, tensors, number)
 
 
-def _test(text: str, tensors: Callable[..., Tensor], numbers: Numbers) -> Operation:
-    """Return a question about numbers, for the test of a `Where`: 1 or 0."""
-    return Operation(text, text, text, lambda *v, out=None: tensors(*v), lambda *v: int(numbers(*v)), LOOSE)
+def _test(text: str, code: str, tensors: Callable[..., Tensor], numbers: Numbers) -> Operation:
+    """Return a question about numbers, for the test of a `Where`: 1 or 0. ``code``: in torch."""
+    in_torch, in_numpy = code, code.replace("torch.", "np.")
+    return Operation(
+        text, in_torch, in_numpy, lambda *v, out=None: tensors(*v), lambda *v: int(numbers(*v)), LOOSE
+    )
 
 
 # parentheses that show an order which would hold without them
@@ -101,12 +104,12 @@ WRAP = Operation(
     lambda x, low, high: np.float32(int(wrap(torch.tensor([float(x)]), low, high))),
     needs=(SUM, SUM, SUM), exact=True,
 )  # fmt: skip
-LESS = _test("{0} < {1}", torch.lt, lambda a, b: a < b)
-AT_MOST = _test("{0} <= {1}", torch.le, lambda a, b: a <= b)
-EQUAL = _test("{0} is {1}", torch.eq, lambda a, b: a == b)
-IS_FINITE = _test("{0} is finite", torch.isfinite, np.isfinite)
-IS_INFINITE = _test("{0} is infinite", torch.isinf, np.isinf)
-IS_NAN = _test("{0} is NaN", torch.isnan, np.isnan)
+LESS = _test("{0} < {1}", "{0} < {1}", torch.lt, lambda a, b: a < b)
+AT_MOST = _test("{0} <= {1}", "{0} <= {1}", torch.le, lambda a, b: a <= b)
+EQUAL = _test("{0} is {1}", "{0} == {1}", torch.eq, lambda a, b: a == b)
+IS_FINITE = _test("{0} is finite", "torch.isfinite({0})", torch.isfinite, np.isfinite)
+IS_INFINITE = _test("{0} is infinite", "torch.isinf({0})", torch.isinf, np.isinf)
+IS_NAN = _test("{0} is NaN", "torch.isnan({0})", torch.isnan, np.isnan)
 MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", torch.abs, abs, needs=(ATOM,), exact=True)
 RECIPROCAL = Operation(
     "1 / {0}",

@@ -32,6 +32,7 @@ from quantcore.figures.methods import (
     tokens_curve,
 )
 from quantcore.figures.number_line import number_line
+from quantcore.figures.output_errors import output_errors
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram, search_error
@@ -84,6 +85,7 @@ __all__ = [
     "methods",
     "number_line",
     "outlier_columns",
+    "output_errors",
     "pair",
     "pair_data",
     "palette",

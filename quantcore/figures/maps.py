@@ -40,7 +40,9 @@ def titles_of_maps(data: MapData) -> dict[str, str]:
     titles = TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
     if data.rms is not None:
         titles = {**TITLES, "error": RMS}
-    if "x" not in data.names:  # without an original
+    if data.titles:
+        titles = dict(zip(data.names, data.titles, strict=True))
+    elif "x" not in data.names:  # without an original
         titles = {**titles, "dequantized": "Values x̂" if "codes" in data.names else "Values"}
     return {name: titles[name] for name in data.names}
 

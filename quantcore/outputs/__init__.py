@@ -7,13 +7,29 @@ from quantcore.outputs.activations import CALIBRATION, HELD_OUT, activations, at
 from quantcore.outputs.calibration import Calibration, calibrate
 from quantcore.outputs.compensation import Compensated, GptqStep, gptq, gptq_steps
 from quantcore.outputs.decomposition import Decomposed, llm_int8
-from quantcore.outputs.error_parts import OF_ACTIVATIONS, OF_BOTH, OF_WEIGHTS, LayerOutput, layer
+from quantcore.outputs.error_parts import (
+    OF_ACTIVATIONS,
+    OF_BOTH,
+    OF_WEIGHTS,
+    LayerOutput,
+    LayerStep,
+    layer,
+    layer_steps,
+)
 from quantcore.outputs.hadamard_matrices import hadamard_matrix
 from quantcore.outputs.integer_path import IntegerLayer, IntegerProduct, integer_layer, integer_product
 from quantcore.outputs.kv_cache import AttentionOutput, kv_cache, kv_granularities
 from quantcore.outputs.matrices import MethodStep
 from quantcore.outputs.moments import MomentOutput, from_moment, second_moment
-from quantcore.outputs.requantization import REQUANTIZATIONS, Requantized, fixed_point, requantize
+from quantcore.outputs.requantization import (
+    DOUBLE,
+    FLOAT,
+    REQUANTIZATIONS,
+    SINGLE,
+    Requantized,
+    fixed_point,
+    requantize,
+)
 from quantcore.outputs.rotation import Rotated, hadamard
 from quantcore.outputs.scale_search import ActivationAware, AwqStep, awq, awq_steps
 from quantcore.outputs.side_by_side import (
@@ -36,15 +52,17 @@ from quantcore.outputs.side_by_side import (
     settled,
 )
 from quantcore.outputs.smoothing import Smoothed, smoothquant
+from quantcore.outputs.terms import OutputTerms
 
 __all__ = [
     "ActivationAware", "activations", "attention_head", "AttentionOutput", "AWQ", "awq", "awq_steps",
     "AwqStep", "by_tokens", "calibrate", "CALIBRATED", "CALIBRATION", "Calibration", "compare",
-    "Compensated", "Decomposed", "fixed_point", "from_moment", "GPTQ", "gptq", "gptq_steps", "GptqStep",
-    "HADAMARD", "hadamard", "hadamard_matrix", "HELD_OUT", "integer_layer", "integer_product",
-    "IntegerLayer", "IntegerProduct", "kv_cache", "kv_granularities", "layer", "LayerData", "LayerOutput",
-    "LLM_INT8", "llm_int8", "method_output", "MethodOptions", "MethodOutput", "METHODS", "MethodStep",
-    "MomentOutput", "NEAREST", "OF_ACTIVATIONS", "OF_BOTH", "OF_WEIGHTS", "outlier_channels", "ranked",
-    "REQUANTIZATIONS", "requantize", "Requantized", "Rotated", "second_moment", "settled", "Smoothed",
-    "SMOOTHQUANT", "smoothquant", "TokensPoint",
+    "Compensated", "Decomposed", "DOUBLE", "fixed_point", "FLOAT", "from_moment", "GPTQ", "gptq",
+    "gptq_steps", "GptqStep", "HADAMARD", "hadamard", "hadamard_matrix", "HELD_OUT", "integer_layer",
+    "integer_product", "IntegerLayer", "IntegerProduct", "kv_cache", "kv_granularities", "layer",
+    "layer_steps", "LayerData", "LayerOutput", "LayerStep", "LLM_INT8", "llm_int8", "method_output",
+    "MethodOptions", "MethodOutput", "METHODS", "MethodStep", "MomentOutput", "NEAREST",
+    "OF_ACTIVATIONS", "OF_BOTH", "OF_WEIGHTS", "outlier_channels", "OutputTerms", "ranked",
+    "REQUANTIZATIONS", "requantize", "Requantized", "Rotated", "second_moment", "settled", "SINGLE",
+    "Smoothed", "SMOOTHQUANT", "smoothquant", "TokensPoint",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What quantizing a layer's weights and activations does to its output, and which of them does it."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import Errors, decibels, errors, sqnr_of
+from quantcore.errors import QuantError
+from quantcore.outputs.finishing import finished
 from quantcore.outputs.matrices import (
     TINY,
     UNIT,
@@ -21,6 +23,7 @@ from quantcore.outputs.matrices import (
     ratio_db,
     reach,
 )
+from quantcore.outputs.terms import OutputTerms
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
 
@@ -77,6 +80,16 @@ class LayerOutput:
         return {name: float(part.double().square().sum()) for name, part in self.parts.items()}
 
     @cached_property
+    def alone_db(self) -> Mapping[str, float]:
+        """The output's SQNR in dB if only the weights are quantized, and if only the activations are.
+
+        By the names of their parts, x·ΔW and Δx·W, which are the errors of these outputs; only those that
+        are quantized.
+        """
+        power = float(self._power.sum())
+        return {name: sqnr_of(power, e) for name, e in self.energies.items() if name != OF_BOTH}
+
+    @cached_property
     def cross_terms(self) -> Mapping[tuple[str, str], float]:
         """2·Σ of the products of two parts: with `energies`, they add up to Σ(ŷ − y)²."""
         pairs = combinations(self.parts.items(), 2)
@@ -95,6 +108,28 @@ class LayerOutput:
         terms = self.w.shape[1]
         found = gamma(terms + 4) * torch.stack([reach(a, b) for a, b in pairs]).sum(0) + 5 * terms * TINY
         return found if self.bias is None else found + 4 * UNIT * self.bias.double().abs()
+
+    def terms(self, token: int, channel: int) -> OutputTerms:
+        """Return one output as a dot product, term by term.
+
+        >>> found = layer([[1.0, 2.0]], [[0.6, 0.25], [1.75, -1.0]], "int4").terms(0, 0)
+        >>> [round(error, 6) for error in found.errors.tolist()], found.leading
+        ([-0.1, 0.0], 1)
+
+        Raises:
+            QuantError: there is no such output.
+        """
+        tokens, outputs = self.y.shape
+        if not (0 <= token < tokens and 0 <= channel < outputs):
+            raise QuantError(
+                f"There is no output ({token}, {channel}): give a token from 0 to {tokens - 1:,} and a "
+                f"channel from 0 to {outputs - 1:,}."
+            )
+        x_hat, w_hat = _values(self.activation, self.x), _values(self.weight, self.w)
+        inputs, weights = (self.x, x_hat), (self.w, w_hat)
+        (x, x_hat), (w, w_hat) = [m[token].double() for m in inputs], [m[channel].double() for m in weights]
+        bias = 0.0 if self.bias is None else float(self.bias[channel])
+        return OutputTerms(token, channel, x, w, x_hat, w_hat, bias)
 
     @cached_property
     def _power(self) -> Tensor:
@@ -144,19 +179,57 @@ def layer(
         QuantError: x and w do not fit, contain NaN or infinity, or a scheme does not fit them, or an output
             exceeds float32.
     """
+    return finished(layer_steps(x, w, weight_scheme, activation_scheme, bias))
+
+
+@dataclass(frozen=True)
+class LayerStep:
+    """Progress of `layer_steps`: ``name`` is done, the ``done``-th of ``count`` steps."""
+
+    done: int
+    count: int
+    name: str
+
+
+def layer_steps(
+    x: Any,
+    w: Any,
+    weight_scheme: Scheme | str | Quantized | None,
+    activation_scheme: Scheme | str | Quantized | None = None,
+    bias: Any = None,
+) -> Generator[LayerStep, None, LayerOutput]:
+    """Yield the steps of `layer` as they are done, and return its result; closing it stops the work.
+
+    Raises:
+        QuantError: as in `layer`.
+    """
     numbers_x, numbers_w = layer_matrices(x, w)
     of_bias = bias_of(bias, len(numbers_w))
-    weight = None if weight_scheme is None else quantized(w, weight_scheme, numbers_w, "w")
-    activation = None if activation_scheme is None else quantized(x, activation_scheme, numbers_x, "x")
+    has_w, has_x = weight_scheme is not None, activation_scheme is not None
+    count, done = 2 + 2 * has_w + 2 * has_x + (has_w and has_x), 0
+
+    def step(name: str) -> LayerStep:
+        nonlocal done
+        done += 1
+        return LayerStep(done, count, name)
+
+    weight = activation = None
+    if weight_scheme is not None:
+        weight = quantized(w, weight_scheme, numbers_w, "w")
+        yield step("ŵ")
+    if activation_scheme is not None:
+        activation = quantized(x, activation_scheme, numbers_x, "x")
+        yield step("x̂")
     w_hat, x_hat = _values(weight, numbers_w), _values(activation, numbers_x)
-    dw = None if weight is None else w_hat - numbers_w
-    dx = None if activation is None else x_hat - numbers_x
-    parts = {}
-    if dw is not None:
-        parts[OF_WEIGHTS] = linear(numbers_x, dw)
-    if dx is not None:
-        parts[OF_ACTIVATIONS] = linear(dx, numbers_w)
-    if dx is not None and dw is not None:
-        parts[OF_BOTH] = linear(dx, dw)
-    y, y_hat = linear(numbers_x, numbers_w, of_bias), linear(x_hat, w_hat, of_bias)
+    dw = w_hat - numbers_w if has_w else numbers_w
+    dx, parts = x_hat - numbers_x if has_x else numbers_x, {}
+    pairs = ((OF_WEIGHTS, has_w, numbers_x, dw), (OF_ACTIVATIONS, has_x, dx, numbers_w))
+    for name, exists, a, b in (*pairs, (OF_BOTH, has_w and has_x, dx, dw)):
+        if exists:
+            parts[name] = linear(a, b)
+            yield step(name)
+    y = linear(numbers_x, numbers_w, of_bias)
+    yield step("y")
+    y_hat = linear(x_hat, w_hat, of_bias)
+    yield step("ŷ")
     return LayerOutput(numbers_x, numbers_w, of_bias, weight, activation, y, y_hat, parts)

@@ -1,6 +1,6 @@
 """A layer's product as integer hardware computes it: int32 sums of codes, corrected for zero points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -140,15 +140,31 @@ class IntegerLayer:
 
     ``product``: the int32 sums; ``scale``: s_x·s_w, float32, [1 or tokens, 1 or out]; ``y``:
     scale·accumulator in float32, which needs no requantization; ``output``: the codes of the output,
-    ``output_scale`` and ``output_zero_point``: theirs, None without an output scheme.
+    ``output_scale`` and ``output_zero_point``: theirs, None without an output scheme. ``exact_scale``:
+    s_x·s_w in float64, of which a multiplier and shift are made.
     """
 
     product: IntegerProduct
     scale: Tensor
+    exact_scale: Tensor
     y: Tensor
     output: Requantized | None = None
     output_scale: float | None = None
     output_zero_point: int | None = None
+    output_format: IntFormat | None = None
+
+    def requantized(self, how: str) -> "IntegerLayer":
+        """Return the same layer with its output rounded as another runtime does: one of `REQUANTIZATIONS`.
+
+        Raises:
+            QuantError: there is no output scheme, or a multiplier can't be represented.
+        """
+        s_y, z_y, fmt = self.output_scale, self.output_zero_point, self.output_format
+        if s_y is None or z_y is None or fmt is None:
+            raise QuantError("The layer has no codes of its output; give integer_layer an output_scheme.")
+        # as onnxruntime multiplies in float32; with a multiplier and shift, TFLite does so in float64
+        multiplier = self.scale / torch.tensor(s_y) if how == FLOAT else self.exact_scale / s_y
+        return replace(self, output=requantize(self.product.accumulator, multiplier, z_y, fmt, how))
 
     def lines(self, token: int, channel: int) -> list[str]:
         """Return the arithmetic of one output, line by line."""
@@ -220,18 +236,16 @@ def integer_layer(
     whole = None if bias is None else _bias_codes(bias, scale, len(w.codes))
     product = integer_product(x.codes, w.codes, z_x, z_w, whole, accumulator_bits)
     y = product.accumulator.to(torch.float32) * scale
+    found = IntegerLayer(product, scale, torch.outer(s_x.double(), s_w.double()), y)
     if output_scheme is None:
-        return IntegerLayer(product, scale, y)
+        return found
     scheme = as_scheme(output_scheme)
     params = choose_qparams(y, scheme)
     if params.scale.numel() != 1 or not isinstance(scheme.format, IntFormat):
         raise QuantError(f"The output needs one scale and integers, not {scheme}; choose int8 per_tensor.")
     s_y, z_y = float(params.scale), int(params.zero_point)
-    # as onnxruntime multiplies in float32; with a multiplier and shift, TFLite does so in float64
-    wide = torch.outer(s_x.double(), s_w.double()) / s_y
-    multiplier = scale / params.scale.reshape(()) if how == FLOAT else wide
-    found = requantize(product.accumulator, multiplier, z_y, scheme.format, how)
-    return IntegerLayer(product, scale, y, found, s_y, z_y)
+    of_output = replace(found, output_scale=s_y, output_zero_point=z_y, output_format=scheme.format)
+    return of_output.requantized(how)
 
 
 def _parameters(result: Quantized, what: str) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,6 @@ Runtimes without fast floats multiply by M = s_x·s_w / s_y as m·2^(shift − 3
 which differ by at most 1: once, or as gemmlowp does, after the multiplication and again after the shift.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,17 +51,23 @@ def fixed_point(multiplier: float) -> tuple[int, int]:
     Raises:
         QuantError: the multiplier is not positive and finite, or is 2^30 or more.
     """
-    if not (multiplier > 0 and math.isfinite(multiplier)):
-        raise QuantError(f"The multiplier must be positive and finite, not {multiplier:g}.")
-    fraction, shift = math.frexp(multiplier)
-    factor = math.floor(fraction * (1 << 31) + 0.5)
-    if factor == 1 << 31:
-        factor, shift = factor // 2, shift + 1
-    if shift < -31:
-        return 0, 0
-    if shift > 30:
-        raise QuantError(f"The multiplier {multiplier:g} is 2^30 or more; choose a larger output scale.")
-    return factor, shift
+    factor, shift = _fixed_points(torch.tensor(multiplier, dtype=torch.float64))
+    return int(factor), int(shift)
+
+
+def _fixed_points(multipliers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `fixed_point` of each multiplier, int64."""
+    bad = ~((multipliers > 0) & torch.isfinite(multipliers))
+    if bool(bad.any()):
+        raise QuantError(f"The multiplier must be positive and finite, not {float(multipliers[bad][0]):g}.")
+    fraction, exponent = torch.frexp(multipliers)
+    factor = torch.floor(fraction * (1 << 31) + 0.5).to(torch.int64)
+    carried = factor == 1 << 31
+    factor, shift = torch.where(carried, factor // 2, factor), exponent.to(torch.int64) + carried
+    if bool((shift > 30).any()):
+        large = float(multipliers[shift > 30][0])
+        raise QuantError(f"The multiplier {large:g} is 2^30 or more; choose a larger output scale.")
+    return factor * (shift >= -31), shift * (shift >= -31)
 
 
 def requantize(
@@ -101,8 +106,7 @@ def requantize(
         # the bounds of int32 in float32: a larger number has no int64 and is clamped anyway
         rounded = scaled.round().clamp(-(2.0**40), 2.0**40).to(torch.int64)
     else:
-        pairs = torch.tensor([fixed_point(float(m)) for m in real.reshape(-1)], dtype=torch.int64)
-        factor, shift = (pairs[:, i].reshape(real.shape) for i in (0, 1))
+        factor, shift = _fixed_points(real)
         rounded = (_once if how == SINGLE else _twice)(sums, factor, shift)
     unclamped = rounded + zero_point
     codes = unclamped.clamp(fmt.qmin, fmt.qmax).to(fmt.dtype)

@@ -285,12 +285,14 @@ for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
     MODULES[_path].members.update(CONSTANTS.get(_path, {}))
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
 # for the definitions of libraries: their tables, as a tensor is made, and places in these, as they are found
-LIBRARY_TABLES = {
-    f"{name}_table": Allowed("tensor", lambda f=fmt: f.table, 0) for name, fmt in FORMATS.items()
-} | {
-    f"{name}_codes": Allowed("bucketize", lambda x, table, f=fmt: f.encode(x), 2)
-    for name, fmt in FORMATS.items()
-} | {"packed": Allowed("packed", packed, 1)}
+LIBRARY_TABLES = (
+    {f"{name}_table": Allowed("tensor", lambda f=fmt: f.table, 0) for name, fmt in FORMATS.items()}
+    | {
+        f"{name}_codes": Allowed("bucketize", lambda x, table, f=fmt: f.encode(x), 2)
+        for name, fmt in FORMATS.items()
+    }
+    | {"packed": Allowed("packed", packed, 1)}
+)
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}
 WORDS |= {"left", "right"}
@@ -302,7 +304,17 @@ _PYTHON: dict[str, Any] = {"abs": abs, "round": round, "int": int, "float": floa
 BUILTINS = {name: Allowed(name, run, 2) for name, run in _PYTHON.items()} | {
     name: Allowed(name, None)
     for name in (
-        *ON_LISTS, "dict", "namedtuple", "len", "range", "sum", "min", "max", "print", "super", "isinstance",
+        *ON_LISTS,
+        "dict",
+        "namedtuple",
+        "len",
+        "range",
+        "sum",
+        "min",
+        "max",
+        "print",
+        "super",
+        "isinstance",
     )
 }
 _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`

@@ -1,6 +1,6 @@
 """A program: lines that bind names, run on tensors or read on the numbers of one block."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -192,6 +192,24 @@ class Program:
         found: dict[str, Any] = {**self.constants, **numbers}
         bind(steps, found)
         return [found.get(name) for name in wanted]
+
+    def results(
+        self, wanted: tuple[str, ...], numbers: Mapping[str, Tensor]
+    ) -> Iterator[tuple[ProgramLine, Any]]:
+        """Yield the lines that names depend on, in their order, each with its result for all blocks.
+
+        Args:
+            numbers: what the program starts from, as for `run`.
+        """
+        found: dict[str, Any] = {**self.constants, **numbers}
+        dtypes = {name: number.dtype for name, number in numbers.items()}
+        for line in self.needed(wanted):
+            of = line.of
+            if line.dtype is not None:
+                of = in_dtype(of, line.dtype, {} if line.is_mixed else dtypes)
+                dtypes[line.name] = line.dtype
+            found[line.name] = step_of(of)(found, {})
+            yield line, found[line.name]
 
     def write(
         self, name: str, numbers: Mapping[str, Tensor | float | None], out: Tensor | None = None

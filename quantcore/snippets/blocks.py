@@ -1,34 +1,33 @@
 """How a torch script computes the ranges of blocks and expands the parameters of blocks to elements."""
 
 from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from quantcore.granularity import PerTensor, Shape, grid_shape
-from quantcore.notation import write_value
+from quantcore.notation import write_call, write_value
+from quantcore.qparams import ranges
 from quantcore.quantization import Quantized
-from quantcore.range_setting import Fixed, Percentile
+from quantcore.range_setting import Fixed, MinMax, Percentile, RangeSetting
 from quantcore.snippets.script import render
+from quantcore.tensors import array_source
 
 _FIXED = """
-# a fixed range
-{% if symmetric %}
-high = torch.tensor({{ largest }})
-{% else %}
-low, high = torch.tensor({{ low }}), torch.tensor({{ high }})
-low, high = low.clamp(max=0), high.clamp(min=0)  # the range includes 0
-{% endif %}
+# {{ comment }}
+{% for name, value in ends %}
+{{ name }} = {{ value }}
+{% endfor %}
 """
 _MEASURED = """
 # {{ layout.comment }}
 {% for line in layout.before %}
 {{ line }}
 {% endfor %}
-{% if not symmetric %}
-{{ low }}
-{% endif %}
-{{ high }}
-{% if not symmetric %}
-low, high = low.clamp(max=0), high.clamp(min=0)  # the range includes 0
-{% endif %}
+{% for line in ends %}
+{{ line }}
+{% endfor %}
 """
 
 
@@ -49,36 +48,61 @@ class RangeTemplate:
     target: str = "{} = "
 
 
-def low_high(result: Quantized) -> str:
-    """Return lines that bind low and high, one number per block; high alone for symmetric schemes.
+def range_dtype(result: Quantized, of_x: torch.dtype) -> torch.dtype:
+    """Return the dtype of the lines of `low_high`; ``of_x``: that of x."""
+    return of_x if result.scheme.range_setting.ends_are_elements else torch.float32
+
+
+def low_high(result: Quantized, starts: tuple[str, ...]) -> str:
+    """Return lines that bind the ranges of blocks, one number per block.
 
     For a percentile they call ``percentile(rows, p)``.
+
+    Args:
+        starts: "low" and "high", or "largest" alone, the largest magnitude.
     """
-    setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
-    if isinstance(setting, Fixed):
-        largest = max(abs(setting.low), abs(setting.high))
-        return render(_FIXED, symmetric=symmetric, low=setting.low, high=setting.high, largest=largest)
-    layout = _layout_of(result)
-    return render(
-        _MEASURED,
-        layout=layout,
-        symmetric=symmetric,
-        low=_end(layout, "low", result),
-        high=_end(layout, "high", result),
-    )
-
-
-def _end(layout: RangeTemplate, end: str, result: Quantized) -> str:
-    """Return the line that binds one bound of the ranges."""
-    source = f"{layout.source}.abs()" if result.scheme.symmetric else layout.source
     setting = result.scheme.range_setting
+    if not isinstance(setting, MinMax | Percentile) or _first_of_equal(result):
+        return _as_numbers(result, starts)
+    layout = _layout_of(result, starts)
+    return render(_MEASURED, layout=layout, ends=[_end(layout, end, setting) for end in starts])
+
+
+def _first_of_equal(result: Quantized) -> bool:
+    """Whether of two ends of equal magnitude the first counts, which no minimum and maximum tells."""
+    return result.scheme.symmetric and result.computed.rules.scale.symmetric_scale == "signed_amax"
+
+
+def _as_numbers(result: Quantized, starts: tuple[str, ...]) -> str:
+    """Write a range that is given, or found by a search, as numbers."""
+    setting = result.scheme.range_setting
+    if isinstance(setting, Fixed):
+        ends: dict[str, Any] = {"low": setting.low, "high": setting.high}
+        ends["largest"] = max(abs(setting.low), abs(setting.high))
+        found = [(name, f"torch.tensor({ends[name]})") for name in starts]
+        return render(_FIXED, comment="a fixed range", ends=found)
+    low, high = (end.float() for end in ranges(result.x, result.computed))
+    tensors = {"low": low, "high": high, "largest": torch.maximum(low.abs(), high.abs())}
+    found = [(name, array_source(shortest(tensors[name]))) for name in starts]
+    return render(_FIXED, comment=f"the range that {write_call(setting)} finds", ends=found)
+
+
+def shortest(parameters: Tensor) -> Tensor:
+    """Return one number if all are the same."""
+    first = parameters.reshape(-1)[:1].reshape(())
+    return first if bool((parameters == first).all()) else parameters
+
+
+def _end(layout: RangeTemplate, end: str, setting: RangeSetting) -> str:
+    """Return the line that binds one bound of the ranges."""
+    source = f"{layout.source}.abs()" if end == "largest" else layout.source
     if isinstance(setting, Percentile):
         p = f"100 - {write_value(setting.p)}" if end == "low" else write_value(setting.p)
         return layout.target.format(end) + layout.percentile.format(x=source, p=p)
     return layout.target.format(end) + layout.extreme.format(x=source, end="amin" if end == "low" else "amax")
 
 
-def _layout_of(result: Quantized) -> RangeTemplate:
+def _layout_of(result: Quantized, starts: tuple[str, ...]) -> RangeTemplate:
     """Choose the simplest form: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
     shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)
@@ -89,8 +113,9 @@ def _layout_of(result: Quantized) -> RangeTemplate:
     if inner and all(block[i] == shape[i] for i in inner):
         return _whole_axes(shape, inner)
     short = any(n % b for n, b in zip(shape, block, strict=True))
-    if short and isinstance(result.scheme.range_setting, Percentile):
-        return _one_at_a_time(shape, block, result.scheme.symmetric)
+    has_zero = starts == ("largest",) or result.computed.rules.range.zero_in_range == "both"
+    if short and (isinstance(result.scheme.range_setting, Percentile) or not has_zero):
+        return _one_at_a_time(shape, block, starts)
     return _last_axis(shape, block)
 
 
@@ -153,10 +178,9 @@ def _last_axis(shape: Shape, block: Shape) -> RangeTemplate:
     return RangeTemplate(comment, "blocks", "{x}.{end}(-1)", "percentile({x}, {p})", tuple(before))
 
 
-def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> RangeTemplate:
+def _one_at_a_time(shape: Shape, block: Shape, ends: tuple[str, ...]) -> RangeTemplate:
     """Return the template of a loop over the blocks; the last ones are shorter."""
     grid = grid_shape(shape, block)
-    ends = ("high",) if symmetric else ("low", "high")
     ranges = ", ".join(f"range({g})" for g in grid)
     before = (
         f"{', '.join(ends)} = {', '.join(f'torch.empty({grid})' for _ in ends)}",

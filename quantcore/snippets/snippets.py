@@ -73,7 +73,7 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
     >>> result = qc.apply([0.5, -1.0, 2.0], qc.Scheme(qc.INT4))
     >>> lines = torch_script("x = torch.tensor([0.5, -1.0, 2.0])", result).splitlines()
     >>> [line for line in lines if line.startswith(("scale", "codes"))]
-    ['scale = high / 7', 'codes = torch.round(x / scale).clamp(qmin, qmax).to(torch.int8)']
+    ['scale = largest / 7', 'codes = torch.round(x / scale).clamp(qmin, qmax).to(torch.int8)']
     """
     codes, text = result.codes.cpu().numpy(), str(result.scheme)
     body = render(

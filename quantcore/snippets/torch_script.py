@@ -7,16 +7,17 @@ The order of operations is that of `quantize`, so the codes are bit-identical.
 import torch
 from torch import Tensor
 
-from quantcore.conventions import DECODINGS, KERNELS, OF_RANGE, SPLIT, STAGES, TEXTBOOK, ZERO_POINTS
+from quantcore.conventions import DECODINGS, KERNELS
 from quantcore.errors import QuantError
 from quantcore.expressions import DEFINITIONS, without, written
 from quantcore.formats import Format, IntFormat
 from quantcore.notation import write_call
 from quantcore.numerics import Stochastic, rounding
 from quantcore.quantization import Quantized, may_leave_integers
-from quantcore.range_setting import MIN_MAX, Fixed, MinMax, Percentile
+from quantcore.range_setting import MIN_MAX, Percentile
 from quantcore.scheme import Scheme
-from quantcore.snippets.blocks import low_high, spread_source
+from quantcore.snippets.blocks import low_high, range_dtype, spread_source
+from quantcore.snippets.parameter_lines import ParameterLines, parameters_of
 from quantcore.snippets.script import render
 from quantcore.tensors import HALF, Array, array_source
 
@@ -69,6 +70,11 @@ x = x.float()  # {{ widened }} computes in float32
 {% if given %}
 {{ given }}
 {% else %}
+{% if functions %}
+
+{{ functions }}
+
+{% endif %}
 {% if percentile %}
 
 def percentile(rows, p):
@@ -82,7 +88,7 @@ def percentile(rows, p):
 {% endif %}
 {{ low_high }}
 
-{{ scale_and_zero_point }}
+{{ lines }}
 {% endif %}
 {% if scale == "s" %}
 
@@ -91,6 +97,9 @@ s = scale{{ spread }}
 {% endif %}
 {% if zero_point == "z" %}
 z = zero_point{{ spread }}
+{% endif %}
+{% if spread_inverse %}
+inverse = inverse{{ spread }}
 {% endif %}
 
 {{ codes }}
@@ -111,27 +120,11 @@ zero_point = {{ zero_point }}
 inverse = {{ inverse }}  # stored with the scale
 {% endif %}
 """
-_PARAMETERS = """
-scale = {{ scale }}
-{% if overflows %}
-scale = torch.where(scale.isinf(), {{ split }}, scale)  # high - low overflows
-{% endif %}
-{% if empty_ranges %}
-scale[scale == 0] = 1  # a scale of 0 is replaced by 1
-{% endif %}
-{% if not symmetric %}
-zero_point = ({{ zero_point }}).clamp(qmin, qmax)
-{% elif fmt.middle %}
-zero_point = {{ fmt.middle }}  # the middle code
-{% endif %}
-"""
-_NO_RANGE = 1e-30  # if the range is smaller, a scale of exactly 1 replaced a scale of 0
-
-
-def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
+def codes_source(result: Quantized, scale: str, zero_point: str, defined: str = "") -> str:
     """Return lines that bind codes.
 
     ``scale`` and ``zero_point`` are expressions that broadcast with x; an empty zero_point means 0.
+    ``defined``: functions that the script has before.
 
     Raises:
         QuantError: the rounding is stochastic.
@@ -142,6 +135,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     zero_scales = may_be_zero and bool((result.scale == 0).any())
     divisor = "divisor" if zero_scales else scale
     kernel, rule = KERNELS[coding.kernel], rounding(coding.rounding)
+    function = DEFINITIONS.get(coding.rounding, "").strip()
     if isinstance(rule, Stochastic):
         raise QuantError("Stochastic rounding uses quantcore's own random numbers; use the quantcore script.")
     code = kernel.code(rule) if zero_point else without(kernel.code(rule), "z")
@@ -158,7 +152,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
         zero_scales=zero_scales,
         divisor=divisor,
         finds_inverse=kernel.inverse and result.params.inverse is None,
-        function=DEFINITIONS.get(coding.rounding, "").strip(),
+        function="" if function in defined else function,
         rounded=rounded,
         leaves_integers=leaves_integers,
         values="values" if leaves_integers else f"({rounded})" if adds_last else rounded,
@@ -183,29 +177,35 @@ def _wrapped(fmt: Format) -> str:
 def arithmetic(result: Quantized) -> str:
     """Return lines that bind codes and x_hat, and print both; they need x, torch and itertools.
 
-    Parameters that are not computed as in the textbook are written as numbers.
+    Scale and zero point are computed by the lines of the scheme's program; those that are given, or that a
+    search or the scheme's own scales have changed, are written as numbers.
 
     Raises:
         QuantError: the scheme needs more than integers with one scale and one zero_point per block.
     """
     _check_supported(result)
-    scale, zero_point = _names(result)
-    given, shape = _is_given(result), tuple(result.x.shape)
-    in_float32 = result.computed.rules.coding.coding_dtype == "float32"
+    shape, coding = tuple(result.x.shape), result.computed.rules.coding
+    widened = coding.coding_dtype == "float32" and result.dtype != torch.float32
+    dtype = range_dtype(result, torch.float32 if widened else result.dtype)
+    lines = parameters_of(result, dtype, _scale_dtype(result))
+    scale, zero_point = _names(result, lines)
+    spread = spread_source(result)
     return render(
         _ARITHMETIC,
         fmt=result.scheme.format,
         flat=result.blocked_shape != shape,
         shape=shape,
-        widened=result.scheme.convention.name if in_float32 and result.dtype != torch.float32 else "",
-        given=_given(result) if given else "",
+        widened=result.scheme.convention.name if widened else "",
+        given="" if lines else _given(result),
+        functions=lines.functions if lines else "",
         percentile=isinstance(result.scheme.range_setting, Percentile),
-        low_high="" if given else low_high(result),
-        scale_and_zero_point="" if given else _parameters(result),
+        low_high=low_high(result, lines.starts) if lines else "",
+        lines="\n".join(lines.lines) if lines else "",
         scale=scale,
         zero_point=zero_point,
-        spread=spread_source(result),
-        codes=codes_source(result, scale, zero_point),
+        spread=spread,
+        spread_inverse=bool(lines and lines.has_inverse and spread and scale == "s"),
+        codes=codes_source(result, scale, zero_point, lines.functions if lines else ""),
         x_hat=_x_hat(result, scale, zero_point),
     )
 
@@ -251,16 +251,6 @@ def _check_supported(result: Quantized) -> None:
     raise QuantError(f"{convention.name} {what}, which the torch script can't do; use the quantcore script.")
 
 
-def _is_given(result: Quantized) -> bool:
-    """Tell whether parameters are numbers: not the textbook's, or of a range that `low_high` can't write."""
-    rules, of_codes = result.computed.rules, ("coding", "nonfinite")
-    differs = any(
-        getattr(rules, stage) != getattr(TEXTBOOK, stage) for stage in STAGES if stage not in of_codes
-    )
-    written = isinstance(result.scheme.range_setting, MinMax | Percentile | Fixed)
-    return differs or result.scales is not None or not written
-
-
 def _given(result: Quantized) -> str:
     """Write parameters given manually or by a library; one number if it is the same for all blocks."""
     zero_point, inverse = _short(result.params.zero_point), ""
@@ -296,38 +286,18 @@ def _short(parameters: Tensor) -> Array:
     return first if (array == first).all() else array
 
 
-def _parameters(result: Quantized) -> str:
-    """Return lines that compute scale and zero_point from the range."""
-    fmt, rules, symmetric = result.scheme.format, result.computed.rules, result.scheme.symmetric
-    low, high = result.params.low, result.params.high
-    names = {"max|x|": "high", "N": "(qmax - qmin)", "s": "scale"}
-    assert low is not None
-    assert high is not None
-    return render(
-        _PARAMETERS,
-        fmt=fmt,
-        symmetric=symmetric,
-        scale=written(rules.scale.rule(fmt).scale if symmetric else OF_RANGE, "torch", names),
-        split=written(SPLIT, "torch", names),
-        zero_point=written(ZERO_POINTS[rules.zero_point.zero_point_order], "torch", names),
-        overflows=not symmetric and bool((high - low).isinf().any()),
-        empty_ranges=bool(((result.scale == 1) & (high < _NO_RANGE) & (low > -_NO_RANGE)).any()),
-    )
-
-
-def _names(result: Quantized) -> tuple[str, str]:
+def _names(result: Quantized, lines: ParameterLines | None) -> tuple[str, str]:
     """Return names of scale and zero_point that broadcast with x.
 
     They are "s" and "z" where expanded to elements; "" is a zero_point of 0.
     """
-    setting, symmetric = result.scheme.range_setting, result.scheme.symmetric
-    if _is_given(result):
+    if lines is None:
         zero = not result.params.zero_point.any()
         one_scale, one_zero_point = (not _short(p).ndim for p in (result.scale, result.params.zero_point))
     else:
-        zero = symmetric and not result.scheme.format.middle
-        one_scale = setting.ends_are_given
-        one_zero_point = one_scale or symmetric
+        zero = not lines.zero_point
+        one_scale = result.scheme.range_setting.ends_are_given
+        one_zero_point = one_scale or lines.zero_point == "one"
     blocks = bool(spread_source(result))
     scale = "s" if blocks and not one_scale else "scale"
     return scale, "" if zero else "z" if blocks and not one_zero_point else "zero_point"

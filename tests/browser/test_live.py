@@ -47,6 +47,42 @@ def thumb(app: Any, bits: int) -> tuple[float, float]:
 
 @pytest.mark.slow  # what the route gives is tested without a browser
 @pytest.mark.parametrize(
+    ("parameters", "fixed"),
+    [
+        ({"tab": "Distribution", "dist": "normal"}, "symmetric fixed(-{0:g}, {0:g})"),
+        ({"tab": "Distribution", "dist": "normal", "mode": "asymmetric"}, "asymmetric fixed({1:.6g}, {0:g})"),
+    ],
+)
+def test_an_end_is_dragged_in_the_histogram(app: Any, parameters: dict[str, str], fixed: str) -> None:
+    app.open(shape="6x10", **parameters)
+    x, page = tensors.generate(tensors.Generated("normal", (6, 10))), app.page
+    app.wait("document.querySelector('.st-key-distribution_chart .js-plotly-plot')?._fullLayout")
+    page.mouse.move(640, 300)  # the grips come with the pointer
+    grip = page.locator(".qs-grip").last
+    grip.scroll_into_view_if_needed()
+    page.mouse.move(640, 301)
+    grip.hover()
+    box, run = grip.bounding_box(), page.evaluate(RUN)
+    page.mouse.down()
+    seen = ""
+    for part in (60, 120):
+        page.mouse.move(box["x"] + box["width"] / 2 - part, box["y"] + box["height"] / 2, steps=4)
+        app.wait(f"() => {NUMBER} !== {seen!r} && document.querySelector('.qs-band')")
+        high = float(page.evaluate("document.querySelector('.qs-maps').dataset.painted").split(", ")[-1].split(")")[0])
+        assert high < x.max()
+        scheme = qc.Scheme.parse("int4 " + fixed.format(high, x.min()))
+        app.wait("(text) => document.querySelector('.qs-maps').dataset.painted === ` ${text} `", str(scheme))
+        seen = page.evaluate(NUMBER)
+    assert page.evaluate(RUN) == run
+    page.mouse.up()
+    app.expect_parameter("high", f"{high:g}")
+    app.expect_scheme(str(scheme))
+    assert page.evaluate(NUMBER) == seen
+    assert page.locator(".qs-band").count() == 0
+
+
+@pytest.mark.slow  # what the route gives is tested without a browser
+@pytest.mark.parametrize(
     ("mode", "fixed"), [("symmetric", "fixed(-{0:g}, {0:g})"), ("asymmetric", "fixed({1:g}, {0:g})")]
 )
 def test_ranges_follow_the_slider_with_figures_and_band(app: Any, mode: str, fixed: str) -> None:

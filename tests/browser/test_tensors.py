@@ -170,7 +170,7 @@ BOTH = {"tensor", "scheme"}
 # Every page by its title in the navigation, and what its sidebar shows
 PAGES: dict[str, dict[str, set[str]]] = {
     "Tensors": {"Ranges": BOTH, "Formats": set()},
-    "Outputs": {"Methods": BOTH},
+    "Outputs": {"Layer": BOTH, "Methods": BOTH},
     "Compare": {"Libraries": BOTH, "Match": {"tensor"}},
     "Learn": {lesson.title: set() for lesson in LESSONS.values()},
 }

@@ -8,8 +8,11 @@ from pages.explore.explore import findings, summary, tabs
 from pages.maps import four_maps
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
-from pages.shared.state import pinned
-from pages.sidebar import brought, unsupported
+from pages.shared.state import choice, pinned
+from pages.shared.state.selection import ENDS, VALUE
+from pages.sidebar import brought, ends, unsupported
+
+KEPT = {VALUE: brought.change_value, ENDS: ends.keep}
 
 row = partial(st.container, horizontal=True, wrap=False, gap="small", vertical_alignment="center")
 explore = st.container(key="explore", gap="xxsmall")
@@ -28,12 +31,14 @@ with explore, page_frame(top=summary.scheme_line) as frame:
         maps_place = st.container(gap="xxsmall")
         view, shown = four_maps.controls(tensor, scheme, report, maps_place, drags=True)
         compared = pinned.compared_with(tensor, scheme)
-        reference, following = compared.reference(tensor, scheme), partial(summary.following, compared)
+        reference, following = (
+            compared.reference(tensor, scheme),
+            partial(summary.following, compared, choice.before_drawn("tab") == tabs.DISTRIBUTION),
+        )
         summary_place.html(summary.markup(tensor, scheme, shown.trace, reference))
         boxes = findings.shown(tensor, scheme)
-        four_maps.draw(
-            maps_place, tensor, scheme, view, boxes, reference, following, on_value=brought.change_value
-        )
+        current = ends.followed_too(frame.chosen, result, shown.trace.block)
+        four_maps.draw(maps_place, tensor, scheme, view, boxes, reference, following, current, on_kept=KEPT)
         # computed after the maps, so that these need not wait
         findings.draw(findings_place, tensor, result, report)
         with examples_place:

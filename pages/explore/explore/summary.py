@@ -13,6 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.explore.explore import PAGE
+from pages.explore.explore.tabs import HISTOGRAM
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.live import BesideMaps
 from pages.shared import charts
@@ -20,8 +21,9 @@ from pages.shared.computing import cache
 from pages.shared.state import link, mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
 from pages.shared.state.selection import Current, PageTensor
-from pages.sidebar import scheme_state
+from pages.sidebar import ends, scheme_state
 from quantcore import tensors
+from quantcore.figures import grid_values
 from quantcore.granularity import block_name
 from quantcore.scheme import storage
 
@@ -207,12 +209,27 @@ def markup(tensor: PageTensor, scheme: qc.Scheme, trace: qc.Trace, reference: Re
 
 
 def following(
-    compared: pinned.ComparedWith, tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic
+    compared: pinned.ComparedWith,
+    histogram: bool,
+    tensor: PageTensor,
+    scheme: qc.Scheme,
+    shown: ElementArithmetic,
 ) -> BesideMaps:
-    """Return what of this page follows with the maps while a control is dragged."""
+    """Return what of this page follows with the maps while a control is dragged.
+
+    Args:
+        histogram: whether it is drawn; the range of the codes follows in it.
+    """
     lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
     places = {QUESTION: question(tensor, scheme), SUMMARY: lines}
-    return BesideMaps(places, {scheme_state.TEXT: str(scheme)}, late=(FINDINGS, "tab"))
+    fields = {scheme_state.TEXT: str(scheme)}
+    result = cache.result(tensor, scheme)
+    standing = ends.stand(result, shown.trace.block)
+    if not histogram:
+        return BesideMaps(places, fields, late=(FINDINGS, "tab"), controls=standing)
+    values = grid_values(result, shown.trace.block)
+    bands = {HISTOGRAM: (float(values[0]), float(values[-1]))}
+    return BesideMaps(places, fields, bands, (FINDINGS,), standing)
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:  # imported by the tabs that draw a table, which are closed on
     import pandas as pd
 
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
+DISTRIBUTION, HISTOGRAM = "Distribution", "distribution_chart"  # the tab, and the key of its chart
 BESIDE = "side by side"  # a table of all four
-LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
+LABELS = [ARITHMETIC, DISTRIBUTION, "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 Writer = Callable[[qc.Quantized], Any]  # of a file
@@ -65,7 +66,7 @@ def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ..
     whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
     drawn = cache.cached(tensor, what, make)
-    charts.draw(drawn, "Histogram of x, with the values of the codes", key="distribution_chart")
+    charts.draw(drawn, "Histogram of x, with the values of the codes", key=HISTOGRAM)
 
 
 def _scales(tensor: PageTensor, result: qc.Quantized) -> None:

@@ -9,8 +9,8 @@ from pages.explore.ranges import views
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.live import BesideMaps
 from pages.shared.computing import cache
-from pages.shared.state.selection import Current, Moved, PageTensor
-from pages.sidebar import followed
+from pages.shared.state.selection import Current, Move, Moved, PageTensor
+from pages.sidebar import ends
 
 FIGURES = "rng_figures"  # key of the place of `figures`
 
@@ -18,30 +18,19 @@ FIGURES = "rng_figures"  # key of the place of `figures`
 def slides(current: Current, slider: views.RangeSlider) -> Current:
     """Return what the page shows, to be followed with the slider of the range, too."""
     controls = {**current.controls, views.SLIDER: slider.rest}
-    return replace(current, controls=controls, move=partial(_moved, slider))
+    assert current.move is not None
+    return replace(current, controls=controls, move=partial(_moved, slider, current.move))
 
 
-def _moved(slider: views.RangeSlider, current: Current, values: Mapping[str, str]) -> Moved:
-    """Return as `followed.moved`; a moved slider fixes the range."""
+def _moved(slider: views.RangeSlider, move: Move, current: Current, values: Mapping[str, str]) -> Moved:
+    """Return as ``move``; a moved slider fixes the range."""
     others = {key: value for key, value in values.items() if key != views.SLIDER}
-    tensor, scheme, controls, element = followed.moved(current, others)
+    tensor, scheme, controls, element = move(current, others)
     places = slider.rest
     if views.SLIDER in values:
-        places = _places(values[views.SLIDER], len(places))
+        places = ends.places(values[views.SLIDER], len(places))
         scheme = replace(scheme, range_setting=slider.range(places))
     return Moved(tensor, scheme, {**controls, views.SLIDER: places}, element)
-
-
-def _places(typed: str, count: int) -> tuple[float, ...]:
-    words = typed[:200].split(",")
-    try:
-        ends = tuple(map(float, words))
-    except ValueError:
-        ends = ()
-    if len(ends) != count or not all(abs(end) <= views.FLOAT32_MAX for end in ends):
-        wanted = "one number" if count == 1 else "two numbers such as -1,2"
-        raise qc.QuantError(f"The range must be {wanted} within float32, not {typed[:40]!r}.")
-    return ends
 
 
 def figures(tensor: PageTensor, scheme: qc.Scheme) -> str:
@@ -66,7 +55,8 @@ def beside(
         drawn: the scheme of the latest run: if only the range is another, curve and table still hold.
     """
     late = () if replace(scheme, range_setting=drawn.range_setting) == drawn else ("rng_table", "rng_curve")
-    low, high = qc.range_in_use(cache.result(tensor, scheme), block)
+    result = cache.result(tensor, scheme)
+    low, high = qc.range_in_use(result, block)
     html = {FIGURES: figures(tensor, scheme)}
-    ends = {views.LOW: f"{low:g}", views.HIGH: f"{high:g}"}
-    return BesideMaps(html, ends, {views.CHART: (float(low), float(high))}, late)
+    fields = {views.LOW: f"{low:g}", views.HIGH: f"{high:g}"}
+    return BesideMaps(html, fields, {views.CHART: (float(low), float(high))}, late, ends.stand(result, block))

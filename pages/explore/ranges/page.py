@@ -10,7 +10,10 @@ from pages.maps import four_maps
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
-from pages.sidebar import brought, unsupported
+from pages.shared.state.selection import ENDS, VALUE
+from pages.sidebar import brought, ends, unsupported
+
+KEPT = {VALUE: brought.change_value, ENDS: ends.keep}
 
 with page_frame(
     "Which range should the codes span?",
@@ -27,7 +30,7 @@ with page_frame(
         else:
             slider = views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
             beside = partial(following.beside, block, scheme)
-            current = following.slides(frame.chosen, slider)
+            current = following.slides(ends.followed_too(frame.chosen, result, block), slider)
             st.container(key=following.FIGURES).html(following.figures(tensor, scheme))
             try:
                 found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
@@ -41,8 +44,7 @@ with page_frame(
         maps_place = st.container(gap="xxsmall")
         view, shown = four_maps.controls(tensor, scheme, report, maps_place, drags=True)
         boxes = views.outline(result, block)
-        on_value = brought.change_value
         four_maps.draw(
-            maps_place, tensor, scheme, view, boxes, beside=beside, current=current, on_value=on_value
+            maps_place, tensor, scheme, view, boxes, beside=beside, current=current, always=True, on_kept=KEPT
         )
         views.buttons(place, result, block, shown.trace.index)

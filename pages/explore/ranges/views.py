@@ -232,7 +232,7 @@ def pictures(
     """Draw the histogram with the ranges, and next to it the error of every range."""
     left, right = st.columns(2)
     with left:
-        st.markdown("**Elements and the range in use**: drag across them to choose another")
+        st.markdown("**Elements and the range in use**: drag its ends, or drag across another")
         log = bool(st.session_state.get(_LOG))
         charts.draw(
             figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),

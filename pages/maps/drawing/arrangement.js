@@ -2,6 +2,7 @@
 
 const GAP = 12, BAR = 62;
 const NARROW = 520;         // px of width: below it the maps are in one column
+const STACKED = 215, STACKED_SHARE = 0.28; // px: minimum height of a map with its title in a stack, and its part of the window's height
 const ROW = 1600;           // px of the window's width: from here on they are in one row
 const WORTH = 1.5;          // the other arrangement is used if its maps are this much larger
 const LOWEST = 170;         // px: minimum height of a map, unless its tensor has few rows,
@@ -62,6 +63,7 @@ function heightLeft(state) {
 function place(state) {
   const { data } = state, width = mapsWidth(state), left = heightLeft(state), beside = column(state);
   const count = data.maps.length;
+  if (data.stacked) return boxes(data, width, 1, count * Math.max(STACKED, STACKED_SHARE * window.innerHeight));
   if (width < NARROW) return boxes(data, width, 1, count * 290);
   const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
   const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large && !beside) ? [row, two] : [two, row];

@@ -25,6 +25,7 @@ function mount(parent) {
   state.unmountSteps = mountSteps(state);
   state.unwatch = watchControls(state);
   state.unmountPlay = mountPlay(state);
+  state.unmountEnds = mountEnds(state);
   root.qsDrawn = () => drawn(state); // for pages/browser/picture.js
   return state;
 }
@@ -108,6 +109,7 @@ export default function (component) {
     state.unmountSteps();
     state.unwatch();
     state.unmountPlay();
+    state.unmountEnds();
     // plotly.js continues pending work even after a purge, and would fail on removed nodes
     const purge = () => state.P?.purge(state.plot);
     state.drawing.then(purge, purge);

@@ -10,7 +10,7 @@ function decode({ dtype, bdata, values }) {
 }
 
 // One element per cell: its values by cell number, and its position in the plane by `at`
-function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
+function elements({ rows, columns, step, width, blocks, after }, arrays, prefix) {
   const own = (name) => arrays[prefix + name], inside = own("inside");
   const at = (n) => {
     const i = inside ? inside[n] : 0;
@@ -23,17 +23,17 @@ function elements({ rows, columns, step, width, blocks }, arrays, prefix) {
     if (!blocks) return (n) => array[n];
     return (n) => { const [row, column] = at(n); return array[Math.floor((row - blocks[3]) / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
   };
-  const x = own("x"), codes = own("codes");
+  const x = own("x"), codes = own("codes"), errors = (values) => x?.map((v, n) => (after ? values[n] - v : v - values[n]));
   if (!codes) {
     const dequantized = own("dequantized");
-    return { at, x, dequantized, error: x?.map((v, n) => v - dequantized[n]) };
+    return { at, x, dequantized, error: errors(dequantized) };
   }
   const values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
   // (q - z) · s and x - x̂ as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding
   // to float32 gives the same bits; this halves the data to send
   const dequantized = own("dequantized") ?? new Float32Array(values.length);
   if (!own("dequantized")) values.forEach((v, n) => { dequantized[n] = Math.fround(v - Math.fround(z(n))) * scale(n); });
-  return { at, x, codes, dequantized, error: x?.map((v, n) => v - dequantized[n]), scale, zero_point: z };
+  return { at, x, codes, dequantized, error: errors(dequantized), scale, zero_point: z };
 }
 
 // What the cell that contains an element shows on a map: position and values of the shown element
@@ -57,8 +57,8 @@ function indexOf({ data }, [row, column]) {
 // [name, value] pairs of a cell, first the full index of its element
 function facts(state, cursor) {
   const v = read(state, cursor), index = indexOf(state, v.shown).join(", ");
-  const own = v.x === undefined && v.q === undefined ? "value" : "x̂";
-  const known = [["x", v.x], ["q", v.q], [own, v.xHat], ["error", v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other], ["RMS of the cell", v.rms]];
+  const [x, xHat, error] = state.data.symbols, usual = v.x === undefined && v.q === undefined && xHat === "x̂";
+  const known = [[x, v.x], ["q", v.q], [usual ? "value" : xHat, v.xHat], [error, v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other], ["RMS of the cell", v.rms]];
   return [["element", `(${index})`], ...known.filter(([, value]) => value !== undefined).map(([name, value]) => [name, ["q", "zero point"].includes(name) ? value : exact(value)])];
 }
 

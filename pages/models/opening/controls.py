@@ -96,9 +96,7 @@ def _carry_over(key: str) -> bool:
     return True
 
 
-def _address(
-    place: DeltaGenerator, key: str, label: str, uploaded: list[str], example: str
-) -> str | None:
+def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str], example: str) -> str | None:
     """Draw the address field: a menu of what can be opened, which also takes typed addresses."""
     root = models_folder.current()
     ways = [*(["a path"] if root else []), *(f"{scheme}://" for scheme in remote.current().hosts.schemes())]

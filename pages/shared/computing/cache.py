@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import streamlit as st
@@ -97,6 +97,11 @@ def cached(
                 None if cache is _large else min(3 * bytes_, _SMALL_BYTES // 64) + _RECORDS,
             ),
         )
+
+
+def peek(content: Content, what: str) -> Any:
+    """Return a result of `cached` if it is known, else None."""
+    return (_large if content.elements > LARGE else _small).peek(content.key, what)
 
 
 def cached_small(

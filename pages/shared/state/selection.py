@@ -14,7 +14,9 @@ from quantcore import tensors
 
 _KEY = "_current"
 Controls = Mapping[str, tuple[float, ...]]  # what controls stand at, by key: a slider may have two ends
-VALUE = "value"  # among them: index and value of the element whose value is dragged in its cell
+# among them, without a widget: index and value of the element whose value is dragged in its cell; the ends of
+# the range, dragged in a histogram (of a symmetric one, the upper end)
+VALUE, ENDS = "value", "ends"
 
 
 class NoTensorYet(Exception):

@@ -54,6 +54,7 @@ _LINEAR = "(q - z) · s undoes round(x / s) + z: subtract z first, then multiply
 _BACK = "x̂ is (q - z) · s."
 _DEQUANTIZE = "Dequantize with (codes - zero_point) * scale."
 
+
 def _dequantized(value: Callable[[Cell], float], said: str) -> Callable[[Cell], Values]:
     """Return a wrong value of a code whose zero point is not 0."""
     return lambda c: [

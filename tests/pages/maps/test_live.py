@@ -204,6 +204,45 @@ def test_the_range_is_followed_with_its_figures_and_its_band(
     assert ask(before["live"]["at"], rng_slider=asked["rng_slider"], bits=3).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("parameters", "ends", "band"),
+    [
+        ({"tab": "Distribution"}, (1.25,), (-1.25 * 8 / 7, 1.25)),
+        ({"mode": "asymmetric", "per": "channel", "tab": "Distribution"}, (-0.5, 1.0), (-0.5, 1.0)),
+        ({"format": "e4m3fn"}, (1.25,), None),
+    ],
+    ids=str,
+)
+def test_the_ends_of_the_range_are_followed_as_a_fixed_range(
+    parameters: dict[str, str], ends: tuple[float, ...], band: tuple[float, float] | None
+) -> None:
+    at = opened(**parameters)
+    before = sent(at)
+    assert len(before["live"]["controls"]["ends"]) == len(ends)
+    text, arrays = read(ask(before["live"]["at"], ends=",".join(map(str, ends))))
+    assert text["live"]["controls"]["ends"] == list(ends)
+    if band:  # the values of the lowest and the highest code
+        low, high = text["beside"]["bands"]["distribution_chart"]
+        assert high - low == pytest.approx(band[1] - band[0], rel=1e-6)
+        assert high == pytest.approx(band[1], rel=0.1)
+    else:
+        assert not text["beside"]["bands"]
+    low, high = (-ends[0], ends[0]) if len(ends) == 1 else ends
+    for key, value in (("range", "fixed"), ("low", low), ("high", high)):
+        change(at, key, value)
+    after = sent(at)
+    assert text["number"] == after["number"] != before["number"]
+    assert text["live"]["controls"] == after["live"]["controls"]
+    for name, values in arrays_of_run(after).items():
+        assert arrays[name].tobytes() == values.tobytes(), name
+
+
+def test_a_range_that_a_search_finds_has_no_ends_to_drag() -> None:
+    searched = opened(scheme=str(qc.PRESETS["gguf.Q4_K"]), shape="2x256")
+    assert "ends" not in sent(searched)["live"]["controls"]
+    assert "ends" in sent(opened())["live"]["controls"]
+
+
 CHANGED = (
     "A changed value is written as an index from 0 to 7, an index from 0 to 7, and a float32 number, not '{}'."
 )
@@ -315,18 +354,20 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "GATE", Gate(2_000_000, 2))
     assert sent(opened(shape="8x8"))["live"]["at"]
-    assert sent(opened(shape="128x128"))["live"] == {
+    live = sent(opened(shape="128x128"))["live"]
+    del live["controls"]["ends"]  # which depend on the tensor
+    assert live == {
         "at": "",
         "controls": {"seed": [0], "outlier_channel_factor": [12], "bits": [4], "codes": [0], "mode": [0]},
     }
 
 
 def test_a_format_without_bits_has_less_to_follow() -> None:
-    tensor = {"seed": [0], "outlier_channel_factor": [12], "value": [-1, -1, 0]}
+    tensor = {"seed": [0], "outlier_channel_factor": [12], "value": [-1, -1, 0], "ends": [15.8669]}
     assert sent(opened(format="e4m3fn"))["live"]["controls"] == tensor
     at = opened(format="e4m3fn", range="percentile", p="97.12345")
     live = sent(at)["live"]
-    assert live["controls"] == {"p": [97.123]} | tensor  # as the field shows it
+    assert live["controls"] | {"ends": [15.8669]} == {"p": [97.123]} | tensor  # as the field shows it
     for typed in ("", "abc", "nan", "50", "100.1", "inf"):
         answer = ask(live["at"], p=typed)
         sentence = f"Percentile must be a number from 50.001 to 100, not '{typed}'."

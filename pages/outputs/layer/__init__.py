@@ -1,0 +1,20 @@
+"""Layer: what quantization does to the output of a layer."""
+
+from pages.outputs.layer import keys
+from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page, While
+
+PAGE = Page(
+    script="outputs/layer/page.py",
+    title="Layer",
+    icon="layers",
+    url_path="layer",
+    section="Outputs",
+    order=32,
+    uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
+    keys={*keys.DEFAULTS, keys.VALUES},
+    required=keys.REQUIRED,
+    free_text={keys.BIAS, keys.FORMAT, keys.VALUES, keys.CELL},
+    maps=True,
+    charts=While(keys.TAB, {"errors"}),
+    heading="What does quantization do to a layer's output?",
+)

@@ -1,0 +1,30 @@
+"""Layer: what quantization does to a layer's output, and which products carry its error."""
+
+import streamlit as st
+
+from pages.outputs.layer import controls, run, tabs, views
+from pages.shared import charts, messages
+from pages.shared.page_frame import page_frame
+from pages.shared.state.selection import NoTensorYet
+from pages.sidebar import unsupported
+
+with page_frame(top=lambda chosen: charts.small_print(chosen.words)) as frame:
+    tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
+    answer_place = st.container(key="ly_answer")
+    if tensor is not None and scheme is not None:
+        done = None
+        try:
+            task = run.LayerTask(tensor, scheme, controls.draw(tensor.shape))
+            task.check()
+            if unsupported.result(tensor, scheme) is not None:
+                done = run.run(task)
+        except NoTensorYet as waiting:
+            messages.hint(str(waiting))
+        if done is not None:
+            with answer_place:
+                views.summary(done)
+            maps_place = st.container(key="ly_maps", gap="xxsmall")
+            at = controls.chosen(done.found)
+            with maps_place:
+                views.maps(done, at)
+            tabs.draw(task, done, at)

@@ -1,0 +1,181 @@
+"""The lines above the maps, and the maps of x, w and y with their quantized forms and the error of y."""
+
+import html
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+from torch import Tensor
+
+import quantcore as qc
+from pages.maps import component
+from pages.maps.picture import Picture
+from pages.outputs.layer import PAGE, keys
+from pages.outputs.layer.run import ShownLayer
+from pages.shared import charts
+from pages.shared.charts import theme
+from pages.shared.computing import cache
+from quantcore import figures
+from quantcore.analysis import MapData, View, map_data, output_data, value_data
+from quantcore.diagnosis import Box
+from quantcore.outputs import OF_ACTIVATIONS, OF_BOTH, OF_WEIGHTS, LayerOutput
+from quantcore.quantization import Quantized
+
+_ALONE = {OF_WEIGHTS: "weights", OF_ACTIVATIONS: "activations"}
+_MOST = 0.75  # of the squared error
+Pick = Callable[[tuple[int, ...]], None]
+
+
+def answer(found: LayerOutput) -> str:
+    """Answer the question in plain words, with the numbers of this layer."""
+    sqnr = found.sqnr_db
+    if math.isnan(sqnr):
+        return "All outputs are 0, before and after."
+    if sqnr == math.inf:
+        return "No output changes."
+    percent = 100 * 10 ** (-sqnr / 20)
+    written = f"{percent:.{0 if percent >= 9.95 else 1}f}"
+    lost = f"Output SQNR {qc.decibels(sqnr)}: the error is {written} % of the output"
+    total = sum(found.energies.values())
+    cause = next((what for part, what in _ALONE.items() if found.energies.get(part, 0) > _MOST * total), "")
+    if len(found.parts) == 1:
+        return f"{lost}."
+    return f"{lost}, most of it from the {cause}." if cause else f"{lost}, from weights and activations."
+
+
+def facts(done: ShownLayer) -> list[tuple[str, str]]:
+    """Return what the line below the answer says, each with its explanation: the output's SQNR with weights
+    or activations alone, what each part has of the squared error, and static scales.
+    """
+    found, lines = done.found, []
+    if len(found.parts) > 1:
+        hint = "The output's SQNR if only these are quantized"
+        lines += [
+            (f"{what} alone {qc.decibels(found.alone_db[part])}", hint) for part, what in _ALONE.items()
+        ]
+        lines += shares(found)
+    else:
+        lines.append(("activations are not quantized", "All of the error is that of the weights"))
+    return lines + ([_static(done)] if done.calibration is not None else [])
+
+
+def shares(found: LayerOutput) -> list[tuple[str, str]]:
+    """Return what each part has of the squared error, with its explanation; they add up to 100 %."""
+    cross = sum(found.cross_terms.values())
+    total = sum(found.energies.values()) + cross
+    if not total > 0:
+        return []
+    about = {
+        OF_WEIGHTS: "the weights' error, ŵ − w, times x",
+        OF_ACTIVATIONS: "the activations' error, x̂ − x, times w",
+        OF_BOTH: "both errors multiplied",
+    }
+    named = [
+        (f"{name} {energy / total:.1%}", f"Share of the squared error: {about[name]}")
+        for name, energy in found.energies.items()
+    ]
+    hint = "2·Σ of products of two parts: above 0 where they add up, below 0 where they cancel"
+    return [*named, (f"cross terms {cross / total:+.1%}".replace("-", "−"), hint)]
+
+
+def _static(done: ShownLayer) -> tuple[str, str]:
+    """Write static scales: the scale if there is one, and where it was found."""
+    assert done.calibration is not None
+    scale, zero_point = (p.reshape(-1) for p in (done.calibration.scale, done.calibration.zero_point))
+    if len(scale) > 1:
+        text = f"{len(scale):,} static scales of x"
+    else:
+        text = f"static scale of x {float(scale[0]):.4g}"
+        text += "" if done.calibration.scheme.symmetric else f", zero point {int(zero_point[0])}"
+    return f"{text}, found on {done.calibrated_on}", "The same for every token, also beyond their range"
+
+
+def summary(done: ShownLayer) -> None:
+    """Draw the answer, and the line of facts below it."""
+    about = "√(Σ (ŷ − y)² / Σ y²), as a percentage; the SQNR says the same in dB"
+    cells = "".join(
+        f'<span title="{html.escape(hint)}">{html.escape(text)}</span>' for text, hint in facts(done)
+    )
+    st.html(
+        f'<p class="qs-question"><b aria-hidden="true">{html.escape(PAGE.heading)}</b> '
+        f'<span title="{about}">{html.escape(answer(done.found))}</span></p>'
+        f'<p class="qs-line qs-facts">{cells}</p>'
+    )
+
+
+def maps(done: ShownLayer, at: tuple[int, int]) -> None:
+    """Draw x over x̂, w over ŵ, and y over ŷ − y; a click chooses the token, the channel, or the output."""
+    found, (token, channel) = done.found, at
+    title = "y = x·wᵀ" + " + bias" * (found.bias is not None)
+    inputs = (0, found.w.shape[1])
+    of_x = _pair(done, "x, a row per token", found.activation, found.x)
+    of_w = _pair(done, "w, a row per output channel", found.weight, found.w)
+    of_y = cache.cached(done.content, "map y", lambda: output_data(found.y, found.y_hat, title))
+    shown: tuple[tuple[MapData, Quantized | None, Tensor, Box, Pick], ...] = (
+        (of_x, found.activation, found.x, ((token, token + 1), inputs), partial(_choose, at, 0)),
+        (of_w, found.weight, found.w, ((channel, channel + 1), inputs), partial(_choose, at, 1)),
+        (of_y, None, found.y, (), _pick),
+    )
+    numbers: list[str] = []
+    for place, (data, result, values, row, pick) in zip(st.columns(3, gap="small"), shown, strict=True):
+        name = data.symbols[0]
+        picture = Picture(
+            result,
+            data,
+            View(),
+            identity=f"{done.content.key} {name}",
+            element=(-1, -1) if row else at,
+            borders=False,
+            numbers=True,
+            theme=theme(),
+            found=(row,) if row else (),
+            whole=tuple(values.shape),
+            stacked=True,
+        )
+        with place:
+            component.four_maps(picture, key=f"ly_map_{name}", on_pick=pick, among=numbers)
+    component.announce(numbers)
+
+
+def _pair(done: ShownLayer, title: str, result: Quantized | None, values: Tensor) -> MapData:
+    """Return the maps of a matrix and its quantized form, or of the matrix alone."""
+    name = title[0]
+    hat = f"{name}̂"
+
+    def make() -> MapData:
+        if result is None:
+            return replace(value_data(values, None), symbols=(name, name, ""), titles=(title,))
+        symbols = (name, hat, f"{name} − {hat}")
+        return replace(map_data(result), names=("x", "dequantized"), symbols=symbols, titles=(title, hat))
+
+    return cache.cached(done.content, f"map {name}", make)
+
+
+def _choose(at: tuple[int, int], axis: int, index: tuple[int, ...]) -> None:
+    """Choose the row that was clicked in x (its token) or in w (its output channel) (a callback)."""
+    token, channel = (index[0], at[1]) if axis == 0 else (at[0], index[0])
+    _pick((token, channel))
+
+
+def _pick(index: tuple[int, ...]) -> None:
+    """Choose an output (a callback)."""
+    st.session_state[keys.CELL] = ", ".join(map(str, index))
+
+
+def errors(done: ShownLayer, at: tuple[int, int]) -> None:
+    """Draw the error of every output channel and every token; a click on a bar chooses it."""
+    found = done.found
+    make = partial(figures.output_errors, found, at, theme=theme())
+    figure = cache.cached(done.content, f"errors {at} {theme()}", make)
+    channels = found.y.shape[1]
+    targets = range(channels + found.y.shape[0])
+
+    def clicked(number: int) -> None:
+        _pick((at[0], number) if number < channels else (number - channels, at[1]))
+
+    charts.clickable(
+        figure, "RMS error of every output channel and of every token", "ly_errors", targets, clicked
+    )
+    st.caption("A click on a bar chooses that channel, or that token.")

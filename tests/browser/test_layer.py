@@ -1,0 +1,25 @@
+"""Outputs → Layer in Chromium: a click on an output shows its terms."""
+
+from page_rest import at_rest
+from playwright.sync_api import expect
+
+
+def test_a_click_on_an_output_shows_its_terms(app):
+    page = app.page
+    page.goto(app.address + "/layer")
+    at_rest(page, "What does quantization do to a layer's output?")
+    maps = page.locator(".qs-maps")
+    expect(maps).to_have_count(3)
+    last = maps.nth(2)
+    last.focus()
+    for _ in range(2):  # the first begins at the chosen output
+        last.press("ArrowLeft")
+    tip = last.locator(".qs-tip")
+    expect(tip).to_contain_text("ŷ − y")
+    element = tip.inner_text()
+    last.press("Enter")
+    at_rest(page)
+    token, channel = (part.strip() for part in element[element.index("(") + 1 : element.index(")")].split(","))
+    expect(page.get_by_text(f"y[{token}, {channel}]: token {token}, output channel {channel}")).to_be_visible()
+    expect(page.get_by_label("Output", exact=True)).to_have_value(f"{token}, {channel}")
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
