@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imported by the tabs that draw a table, which are closed on
 
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 DISTRIBUTION, HISTOGRAM = "Distribution", "distribution_chart"  # the tab, and the key of its chart
+LINES = "arithmetic_lines"  # key of their place
 BESIDE = "side by side"  # a table of all four
 LABELS = [ARITHMETIC, DISTRIBUTION, "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
@@ -35,7 +36,7 @@ Writer = Callable[[qc.Quantized], Any]  # of a file
 def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
-        partial(arithmetic.draw, shown),
+        partial(_arithmetic, tensor, result.scheme, shown),
         partial(_distribution, tensor, result, shown.trace.block),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
@@ -46,6 +47,10 @@ def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: Ele
         if tab.open:
             with tab:
                 content()
+
+
+def _arithmetic(tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic) -> None:
+    st.container(key=LINES).html(arithmetic.markup(tensor, scheme, shown, theme()))
 
 
 def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
