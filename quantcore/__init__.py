@@ -11,95 +11,99 @@ from quantcore import interruption  # isort: split
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from quantcore.analysis import (
-    Errors,
-    RangeCurve,
-    RangeMark,
-    Report,
-    Row,
-    SchemeErrors,
-    SearchCurve,
-    block_errors,
-    decibels,
-    default_schemes,
-    errors,
-    errors_of,
-    frontier,
-    range_curve,
-    range_in_use,
-    range_marks,
-    report,
-    search_curve,
-    sweep,
-    sweep_rows,
-)
-from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, TEXTBOOK, Convention
-from quantcore.displayed import write_with
-from quantcore.errors import QuantError
-from quantcore.formats import (
-    CODEBOOKS,
-    FLOATS,
-    FORMATS,
-    INT2,
-    INT4,
-    INT8,
-    INT16,
-    UINT2,
-    UINT4,
-    UINT8,
-    UINT16,
-    CodebookFormat,
-    FloatFormat,
-    Format,
-    IntFormat,
-    fit_codebook,
-    parse_format,
-)
-from quantcore.granularity import (
-    Granularity,
-    PerBlock,
-    PerChannel,
-    PerFlatGroup,
-    PerGroup,
-    PerTensor,
-    block_shape,
-    from_blocks,
-    to_blocks,
-)
-from quantcore.programs import Program, ProgramLine, program
-from quantcore.qparams import QParams, choose_qparams
-from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
-from quantcore.range_setting import (
-    RANGE_SETTINGS,
-    AbsMean,
-    Entropy,
-    Fixed,
-    Given,
-    HalfQuadratic,
-    MakeIq4Nl,
-    MakeQ3,
-    MakeQkx2,
-    MakeQkx3,
-    MakeQp,
-    MakeQx,
-    MaxScale,
-    MeanStd,
-    MinMax,
-    MinMse,
-    Percentile,
-    RangeSetting,
-)
-from quantcore.scheme import (
-    PRESETS,
-    Scheme,
-    Storage,
-    bits_per_element,
-    compression_ratio,
-    nearest_supported,
-    storage,
-    unsupported_reason,
-)
-from quantcore.tracing import Step, Trace, trace
+from quantcore.collection import uncollected
+
+# the collector would scan torch's objects again and again, a third of the time of these imports
+with uncollected():
+    from quantcore.analysis import (
+        Errors,
+        RangeCurve,
+        RangeMark,
+        Report,
+        Row,
+        SchemeErrors,
+        SearchCurve,
+        block_errors,
+        decibels,
+        default_schemes,
+        errors,
+        errors_of,
+        frontier,
+        range_curve,
+        range_in_use,
+        range_marks,
+        report,
+        search_curve,
+        sweep,
+        sweep_rows,
+    )
+    from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, TEXTBOOK, Convention
+    from quantcore.displayed import write_with
+    from quantcore.errors import QuantError
+    from quantcore.formats import (
+        CODEBOOKS,
+        FLOATS,
+        FORMATS,
+        INT2,
+        INT4,
+        INT8,
+        INT16,
+        UINT2,
+        UINT4,
+        UINT8,
+        UINT16,
+        CodebookFormat,
+        FloatFormat,
+        Format,
+        IntFormat,
+        fit_codebook,
+        parse_format,
+    )
+    from quantcore.granularity import (
+        Granularity,
+        PerBlock,
+        PerChannel,
+        PerFlatGroup,
+        PerGroup,
+        PerTensor,
+        block_shape,
+        from_blocks,
+        to_blocks,
+    )
+    from quantcore.programs import Program, ProgramLine, program
+    from quantcore.qparams import QParams, choose_qparams
+    from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
+    from quantcore.range_setting import (
+        RANGE_SETTINGS,
+        AbsMean,
+        Entropy,
+        Fixed,
+        Given,
+        HalfQuadratic,
+        MakeIq4Nl,
+        MakeQ3,
+        MakeQkx2,
+        MakeQkx3,
+        MakeQp,
+        MakeQx,
+        MaxScale,
+        MeanStd,
+        MinMax,
+        MinMse,
+        Percentile,
+        RangeSetting,
+    )
+    from quantcore.scheme import (
+        PRESETS,
+        Scheme,
+        Storage,
+        bits_per_element,
+        compression_ratio,
+        nearest_supported,
+        storage,
+        unsupported_reason,
+    )
+    from quantcore.tracing import Step, Trace, trace
 
 # imported on first access: what `apply` does not need
 _SLOW = (

@@ -31,12 +31,14 @@ _EDGE = "1px solid rgba(128,128,128,.45)"  # seen on light and dark pages
 _CHIP = f"display:inline-block;margin:2px 4px 2px 0;padding:0 8px;border:{_EDGE};border-radius:10px"
 _TABLE = "border-collapse:collapse;font-size:13px"
 _CELL = "padding:2px 12px 2px 0;text-align:left;vertical-align:top"
+_SHORT, _WHOLE = 24, f"{_CELL};white-space:nowrap"  # characters up to which a cell is one line
+_PARAGRAPH = '<p style="margin:6px 0">'  # marimo has paragraphs without a margin
 
 
 def card(of: Any) -> str:
     """Return the card of a result; its line alone if there is no more to show. Never raises an error."""
     body = CARDS.write(of)
-    text = body or f"<p>{escape(line(of))}</p>"
+    text = (body or f"<p>{escape(line(of))}</p>").replace("<p>", _PARAGRAPH)  # those of results are escaped
     return f'<div style="font-family:system-ui,sans-serif;font-size:13px;line-height:1.45">{text}</div>'
 
 
@@ -47,13 +49,16 @@ def _heading(text: str, chips: Iterable[str] = ()) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table whose first column names its rows."""
-    top = "".join(f'<th style="{_CELL}">{escape(text)}</th>' for text in head)
-    lines = [
-        "".join(f'<td style="{_CELL}">{escape(printable(str(cell), 400))}</td>' for cell in row)
-        for row in rows
-    ]
+    top = "".join(f'<th style="{_WHOLE}">{escape(text)}</th>' for text in head)
+    lines = ["".join(map(_cell, row)) for row in rows]
     body = "".join(f"<tr>{cells}</tr>" for cells in lines)
-    return f'<table style="{_TABLE}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+    table = f'<table style="{_TABLE}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div style="overflow-x:auto">{table}</div>'
+
+
+def _cell(content: object) -> str:
+    text = printable(str(content), 400)
+    return f'<td style="{_WHOLE if len(text) <= _SHORT else _CELL}">{escape(text)}</td>'
 
 
 def _more(total: int, what: str) -> str:

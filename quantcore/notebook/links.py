@@ -28,4 +28,4 @@ def link(scheme: Scheme, result: Quantized | None = None) -> str:
     to = address(scheme, result)
     whole = result is None or "&t=" in to
     said = "Open in Quantscope" if whole else "Open this scheme in Quantscope (x is too large for a link)"
-    return f'<p><a href="{escape(to)}">{said}</a></p>'
+    return f'<p><a href="{escape(to)}" style="text-decoration:underline">{said}</a></p>'
