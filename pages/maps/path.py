@@ -19,7 +19,7 @@ ALL = 40  # codes: if the block spans more, those around the element are drawn
 
 
 @dataclass(frozen=True)
-class Way:
+class CodeWay:
     """Where an element stands among the codes.
 
     Attributes:
@@ -55,7 +55,7 @@ def markup(result: qc.Quantized, trace: qc.Trace, theme: str) -> str:
     return f'<div class="qs-path">{"".join(cells)}</div>'
 
 
-def _way(result: qc.Quantized, trace: qc.Trace) -> Way | None:
+def _way(result: qc.Quantized, trace: qc.Trace) -> CodeWay | None:
     fmt = result.scheme.format
     lines: dict[str, list[float]] = {}
     for line in trace.coding:
@@ -68,17 +68,17 @@ def _way(result: qc.Quantized, trace: qc.Trace) -> Way | None:
     rounded = lines["v"][-1]
     added = round(rounded - lines["v"][0])  # a zero point is added before or after rounding
     before = lines["u"][-1] + added
-    x, codes = (
-        elements_of(values, result.scheme.granularity, trace.block).reshape(-1).double().numpy()
-        for values in (result.x, result.codes)
+    elements = (
+        elements_of(values, result.scheme.granularity, trace.block) for values in (result.x, result.codes)
     )
+    x, codes = (values.reshape(-1) for values in elements)
     some = np.unique(np.linspace(0, len(x) - 1, OTHERS).astype(int))
-    at = x[some] / trace.scale + trace.zero_point
-    others = np.stack([at, codes[some]], 1)[np.isfinite(at)]
-    return Way((before, rounded, float(trace.code)), others, (fmt.qmin, fmt.qmax), added)
+    at = x[some].double().numpy() / trace.scale + trace.zero_point
+    others = np.stack([at, codes[some].double().numpy()], 1)[np.isfinite(at)]
+    return CodeWay((before, rounded, float(trace.code)), others, (fmt.qmin, fmt.qmax), added)
 
 
-def _window(way: Way) -> tuple[float, float]:
+def _window(way: CodeWay) -> tuple[float, float]:
     """Return which codes are drawn: all that occur, or those around the element."""
     every = [*way.others.ravel(), *way.places, *way.ends]
     low, high = min(every) - 0.6, max(every) + 0.6
@@ -106,7 +106,7 @@ def _captions(trace: qc.Trace) -> dict[str, list[str]]:
     }
 
 
-def _divided(way: Way, window: tuple[float, float]) -> Iterable[str]:
+def _divided(way: CodeWay, window: tuple[float, float]) -> Iterable[str]:
     """Draw x above, without codes, and below it x/s among them: the same place in another unit."""
     yield _axis(TOP, window, ())
     yield _axis(FOOT, window, _codes(way, window), way.added)
@@ -114,7 +114,7 @@ def _divided(way: Way, window: tuple[float, float]) -> Iterable[str]:
     yield _chosen(way.places[0], way.places[0], window)
 
 
-def _moved(way: Way, step: int, window: tuple[float, float]) -> Iterable[str]:
+def _moved(way: CodeWay, step: int, window: tuple[float, float]) -> Iterable[str]:
     """Draw what rounding (0) or clamping (1) moves."""
     at, code = way.others.T
     rounded = np.where(np.abs(at - code) <= 1, code, np.rint(at))
@@ -124,7 +124,7 @@ def _moved(way: Way, step: int, window: tuple[float, float]) -> Iterable[str]:
     yield _chosen(way.places[step], way.places[step + 1], window)
 
 
-def _back(way: Way, window: tuple[float, float]) -> Iterable[str]:
+def _back(way: CodeWay, window: tuple[float, float]) -> Iterable[str]:
     """Draw the code above, and below it its value beside x: what lies between them is the error."""
     yield _axis(TOP, window, _codes(way, window, beyond=False))
     yield _axis(FOOT, window, ())
@@ -136,7 +136,7 @@ def _back(way: Way, window: tuple[float, float]) -> Iterable[str]:
     yield _chosen(code, code, window)
 
 
-def _codes(way: Way, window: tuple[float, float], *, beyond: bool = True) -> range:
+def _codes(way: CodeWay, window: tuple[float, float], *, beyond: bool = True) -> range:
     """Return the codes in the window; ``beyond``: also integers that are not codes."""
     first, last = math.ceil(window[0]), math.floor(window[1])
     if not beyond:
