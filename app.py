@@ -18,6 +18,9 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+# Its texts become environment variables, which some hosts can't set and modules read as they are imported
+st.secrets.load_if_toml_exists()
+
 from pages.maps import arithmetic, live
 from pages.serving import classroom, guard, log, metrics, models_folder, remote, settings, tensor_store, warm
 from pages.serving.middleware import origins

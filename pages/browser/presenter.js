@@ -1,4 +1,5 @@
 // A lesson or the plan is presented with the keys that a clicker sends: PageDown and → go forward, PageUp and ← back.
+// In a class, the projector's window and the view within it pass these keys to the presenter's window.
 //
 // They press the page's own Next and Previous. Where the focus is in something that has a use for these keys, they are left
 // to it, and Enter always is; Space too, except that it goes forward in a class when nothing has the focus. The focus stays on Next or Previous when the last step turns the button into a link.
@@ -11,10 +12,24 @@
   const OPEN = "[role=dialog], %popover_body%, [role=listbox]"; // while one is open, the page behind it stays
   const control = (name) => document.querySelector(`.st-key-lesson_${name} :is(button, a)`);
 
+  // Only within this browser, and only that a key was pressed: nothing of the projector's window steers a class
+  const keys = new BroadcastChannel("quantscope-class-keys");
+  const projects = () => window.parent !== window || document.querySelector(".st-key-class_projected");
+  keys.addEventListener("message", (event) => {
+    if (document.querySelector(".st-key-class_steer") && Object.values(KEYS).includes(event.data)) control(event.data)?.click();
+  });
+
   window.addEventListener("keydown", (event) => {
     const name = KEYS[event.key], at = document.activeElement ?? document.body;
     if (!name || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
-    if (!control(name) || at.closest(OWN) || document.querySelector(OPEN)) return;
+    if (at.closest(OWN) || document.querySelector(OPEN)) return;
+    if (projects() && event.key !== " ") {
+      event.preventDefault();
+      event.stopPropagation();
+      if (!event.repeat) keys.postMessage(name);
+      return;
+    }
+    if (!control(name)) return;
     if (event.key === " " && !(document.querySelector(".st-key-class_steer") && at.matches("body, %main%"))) return;
     if (event.key.startsWith("Arrow") && at.closest("[role=radiogroup], [type=radio]")) return; // they choose
     event.preventDefault(); // or the page would scroll

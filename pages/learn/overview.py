@@ -32,9 +32,11 @@ with lessons, st.container(key="learn_cards"):
 
 with plan:
     st.markdown(
-        "Open a part to present it: the step then shows the question to the class and the time, and "
-        "**Next** leads to the next part of the plan; so do the keys PageDown and → of a keyboard or a "
-        "clicker, PageUp and ← lead back. **Large**, in the header, enlarges text and figures on every page."
+        "To present it with phones and a projector, begin a [class](learn-class): it goes through these "
+        "parts, asks before it shows, and can be edited. Without phones, open a part here: the step then "
+        "shows the question to the class and the time, and **Next** leads to the next part of the plan; so "
+        "do the keys PageDown and → of a keyboard or a clicker, PageUp and ← lead back. **Large**, in the "
+        "header, enlarges text and figures on every page."
     )
     with st.container(key="learn_plan", gap=None):
         for index, part in enumerate(CLASS):

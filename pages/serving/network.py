@@ -2,7 +2,9 @@
 
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 
+_IN_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that has been assigned
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Protocol assignments, relays of 6to4, documentation: Python's is_global lets (parts of) these through
@@ -48,6 +50,11 @@ def address_in_network() -> str | None:
         except OSError:
             return None
     return None if is_loopback(found) or found == "0.0.0.0" else found
+
+
+def in_container() -> bool:
+    """Tell whether this is a container, whose address others in its machine's network do not reach."""
+    return any(file.exists() for file in _IN_CONTAINER)
 
 
 def is_public(address: str) -> bool:

@@ -146,9 +146,10 @@ def _fish_lines(parser: argparse.ArgumentParser, also: Sequence[str]) -> Iterato
             yield f"{where} -l {option[2:]}{takes}" + (
                 f" -f -a {_quoted(' '.join(listed))}" if listed else ""
             )
-        listed = [word for candidates in words.positionals for word in candidates]
+        listed = list(dict.fromkeys(word for candidates in words.positionals for word in candidates))
         if listed:
-            yield f"{where} -a {_quoted(' '.join(listed))}"
+            only = " -f" if all(words.positionals) else ""  # no file either
+            yield f"{where}{only} -a {_quoted(' '.join(listed))}"
 
 
 def _quoted(text: str) -> str:

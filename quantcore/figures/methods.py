@@ -32,8 +32,8 @@ _COLORS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(86,160,210)", "rgb(204,121,16
 _ROW, _LEAST_ROW = 20, 13  # px of a row of cells, and with which numbers are legible
 _NAMES = ("w", "update")
 _TITLES = (
-    "w before this column is coded: done on the left, open on the right",
-    "What the error of this column adds to the open ones",
+    "w: done on the left, open on the right",
+    "Added to the open columns",
 )
 _GAP = 0.16  # between two charts side by side, of the width
 

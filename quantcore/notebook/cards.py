@@ -31,7 +31,7 @@ _EDGE = "1px solid rgba(128,128,128,.45)"  # seen on light and dark pages
 _CHIP = f"display:inline-block;margin:2px 4px 2px 0;padding:0 8px;border:{_EDGE};border-radius:10px"
 _TABLE = "border-collapse:collapse;font-size:13px"
 _CELL = "padding:2px 12px 2px 0;text-align:left;vertical-align:top"
-_SHORT, _WHOLE = 18, f"{_CELL};white-space:nowrap"  # characters up to which a cell is one line
+_SHORT, _WHOLE = 24, f"{_CELL};white-space:nowrap"  # characters up to which a cell is one line
 _PARAGRAPH = '<p style="margin:6px 0">'  # marimo has paragraphs without a margin
 
 

@@ -1,19 +1,50 @@
 """Calls what pasted code calls: its own functions and classes, and what the white list has."""
 
 import ast
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, require
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.expressions import INHERITED, Expressions
-from quantcore.pasted.names import ROUNDED, TYPES, Allowed, cast
+from quantcore.pasted.names import ROUNDED, TYPES, Allowed, LeftToLibrary, Mapped, cast
 from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
 
+LAYERS = "_layers."  # where a library's container has its modules
 _INFINITE = ("inf", "-inf", "nan")
 _SAME = ("train", "eval", "requires_grad_", "to", "cpu", "float", "half", "double")  # the module itself
+
+
+# what has the modules or the parameters of a module
+PARTS = {
+    "modules", "named_modules", "children", "named_children", "parameters", "named_parameters", "state_dict",
+}  # fmt: skip
+
+
+def _modules_in(val: Val, path: str = "", depth: int = 0) -> Iterator[tuple[str, Val]]:
+    """Yield a module and those in it, each with its path."""
+    yield path, val
+    for name, own in val.value.names.maps[0].items():
+        listed = own.value if isinstance(own.value, list | tuple) else None
+        parts = [(name, own)] if listed is None else [(f"{name}.{i}", part) for i, part in enumerate(listed)]
+        for place, part in parts:
+            inner = isinstance(part, Val) and isinstance(part.value, Instance) and part.value.of
+            if inner and inner.kind == "module" and depth < bounds.MOST_CALLS:
+                place = place.removeprefix(LAYERS)
+                yield from _modules_in(part, f"{path}.{place}".removeprefix("."), depth + 1)
+
+
+def _parameters_of(path: str, val: Val) -> Iterator[tuple[str, Val]]:
+    """Yield the parameters that a module itself has, each with its path."""
+    of = val.value.of
+    for name, own in val.value.names.maps[0].items():
+        if isinstance(own.value, Tensor) and (of.library or own.name == "Parameter"):
+            yield f"{path}.{name}".removeprefix("."), own
 
 
 @dataclass(eq=False)
@@ -48,6 +79,10 @@ class Calls(Expressions):
                 mode = kw.pop("rounding_mode").value
                 found = self.call(func, args, kw)
                 return self.apply(ROUNDED[mode], [found], {}) if mode in ROUNDED else found
+            case Allowed(name="copy") if owner and func.name == "copy_" and len(args) == 1:
+                numbers = args[0].value
+                require(isinstance(numbers, Tensor), "this `copy_` is not evaluated")
+                return self.overwrite(owner[0], lambda x: x.copy_(numbers), "copy", (args[0],), "copy_")
             case type() as kind if issubclass(kind, np.number) and len(args) == 1 and not kw:
                 return self.apply(Allowed("astype", lambda x: cast(x, kind), 1), args, {})
             case Allowed() as call:
@@ -58,6 +93,11 @@ class Calls(Expressions):
                     return owner[0]
                 value, op = found.value, found.op
                 return self.overwrite(owner[0], lambda x: x.copy_(value), op, found.args, func.name)
+            case LeftToLibrary(name=name, why=why):
+                self.library.append((self.line, name))
+                raise StopError(f"`{name}` {why}")
+            case Mapped(function=function):
+                return self._mapped(function, args)
             case Function() as function:
                 return self._enter(function, [*owner, *args], kw)
             case Instance(of=Class() as of):
@@ -97,9 +137,35 @@ class Calls(Expressions):
             require(forward is not None, "`forward` of this function is not known here")
             return self.call(forward, [self.note(Instance(self.space())), *args], kw)
         require(name in INHERITED, f"`{name[:40]}` is not evaluated")
+        if name in PARTS:
+            return self._parts_of(owner, name)
         if name.startswith("register") and len(args) > 1 and isinstance(args[0].value, str):
             owner.value.names[args[0].value] = args[1]
         return owner if name in _SAME else self.note(None)
+
+    def _mapped(self, function: Val, args: list[Val]) -> Val:
+        """Call a function with each element of an array, and make an array of what it returns."""
+        require(len(args) == 1 and isinstance(args[0].value, np.ndarray), "this call is not evaluated")
+        found = [self.call(function, [one], {}) for one in self.python("nditer", args, {}).value]
+        shape, numbers = args[0].value.shape, [self.raw(one) for one in found]
+        made = self.compute(lambda: np.array(numbers).reshape(shape), "pack", tuple(found))
+        self.gather_list(made, found)
+        return made
+
+    def _parts_of(self, owner: Val, name: str) -> Val:
+        """Return what a module consists of: its modules or parameters, with or without their names."""
+        if name.endswith("children"):
+            found = [(path, val) for path, val in _modules_in(owner) if path and "." not in path]
+        elif name.endswith("modules"):
+            found = list(_modules_in(owner))
+        else:
+            found = [pair for path, val in _modules_in(owner) for pair in _parameters_of(path, val)]
+        if name == "state_dict":
+            return self.note(dict(found), "pack", tuple(val for _, val in found))
+        if not name.startswith("named"):
+            return self.note([val for _, val in found], "pack", tuple(val for _, val in found))
+        pairs = [self.note((self.note(path), val), "pack", (val,)) for path, val in found]
+        return self.note(pairs, "pack", tuple(pairs))
 
     def _super(self, args: list[Val]) -> Val:
         frame = self.frames[-1] if self.frames else None
@@ -137,8 +203,8 @@ class Calls(Expressions):
         names.update(found)
         self.frames.append(CallFrame(function, args[0] if function.owner and args else None))
         outermost = function.library and not self.within and function.owner is None
-        if outermost and isinstance(node, ast.FunctionDef):
-            self.library.append((self.line, node.name.removeprefix("decomposed_")))
+        if outermost and isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            self.library.append((self.line, re.sub("^(decomposed|quanto|tf)_", "", node.name)))
         self.within += function.library
         try:
             if isinstance(node, ast.Lambda):

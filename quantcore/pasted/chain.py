@@ -67,7 +67,7 @@ class Chain:
                 if bool(self.zero.any()):
                     self.zero = self.zero * by if inverse else self.zero / by
             elif step in self.zeros:
-                self.zero = self.zero + step.added
+                self.zero = self.zero + self.added(step)
         self.scale = self.factor.broadcast_to(self.x.shape)
         while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not data.is_flipped:
             self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
@@ -81,6 +81,12 @@ class Chain:
         self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
+
+    def added(self, step: Val) -> Tensor:
+        """Return what a step adds to the codes, without the half that rounds them: 8 of 8.5, then a floor."""
+        number, cuts = step.other.number, self.round.op == "cast" or self.round.name in ("floor", "trunc")
+        half = number is not None and not step.is_open and number % 1 == 0.5 and step.index < self.round.index
+        return step.added - 0.5 * (1 if step.op == "add" else -1) if cuts and half else step.added
 
     def cast_at(self, place: int) -> tuple[Tensor, Tensor]:
         """Return the integers that one of the ``casts`` is given, and which its type does not hold."""

@@ -174,7 +174,12 @@ class CodeInputs:
     def numpy(self) -> bool:
         """Whether it is a NumPy array, because the code names only NumPy, or rounds as tensors can't be."""
         names_torch = re.search(r"\b(torch|F)\.\w", self.text)
-        return bool(re.search(r"\b(np|numpy)\b|(?<![.\w])round\(", self.text)) and not names_torch
+        names_torch = names_torch or (
+            re.search(r"\bimport torch\b|\)\.(clamp|byte|char|float|to)\(", self.text)
+            and not re.search(r"\b(np|numpy)\.\w", self.text)
+        )
+        arrays = re.search(r"\b(np|numpy|tf|tensorflow|jnp)\b|(?<![.\w])round\(", self.text)
+        return bool(arrays) and not names_torch
 
     @cached_property
     def parameters(self) -> tuple[float, int]:
@@ -370,9 +375,13 @@ class Evaluation:
             self.spend(elements=math.prod(live.shape))
         self.compute(lambda: change(live) is None, "binary", ())
         made = self.note(live, op, args, name.removesuffix("_"))
-        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
-            names.update({n: made for n, v in names.items() if v is owner})
+        self.rename(owner, made)
         return made
+
+    def rename(self, old: Val, new: Val) -> None:
+        """Give all names of a value to another one."""
+        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
+            names.update({n: new for n, v in names.items() if v is old})
 
 
 def ancestors(*vals: Val) -> list[Val]:

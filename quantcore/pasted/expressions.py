@@ -29,6 +29,7 @@ from quantcore.pasted.source import BrokenStatement
 INHERITED = {
     "register_buffer", "register_parameter", "train", "eval", "requires_grad_", "to", "cpu", "float", "half",
     "double", "save_for_backward", "mark_non_differentiable", "set_materialize_grads", "mark_dirty",
+    "modules", "named_modules", "children", "named_children", "parameters", "named_parameters", "state_dict",
 }  # fmt: skip
 _FEWEST = 4  # numbers of a list that is taken for data
 
@@ -210,7 +211,8 @@ class Expressions(Python):
     def _attribute(self, node: ast.Attribute, names: Names) -> Val:
         base, name = node.value, node.attr
         unknown = isinstance(base, ast.Name) and base.id not in ABBREVIATED and base.id not in names
-        if unknown and not any(name.removesuffix("_") in known for known in METHODS.values()):
+        known = (*METHODS.values(), INHERITED)
+        if unknown and not any(name.removesuffix("_") in names_of for names_of in known):
             raise StopError(f"`{ast.unparse(node)[:60]}` is not evaluated")
         return self.member(self.evaluate(base, names), name)
 
@@ -330,7 +332,11 @@ class Expressions(Python):
                 for part, item in zip(parts, items, strict=True):
                     self.assign(part, item, names)
             case ast.Attribute(value=base, attr=name) if not name.startswith("__"):
-                owner = self.evaluate(base, names).value
+                whole = self.evaluate(base, names)
+                owner = whole.value
+                if name == "data" and isinstance(owner, Tensor) and isinstance(value.value, Tensor):
+                    self.rename(whole, value)
+                    return
                 own = isinstance(owner, Instance | Class)
                 require(own, "attributes are only set on the code's own objects")
                 owner.names[name] = self.chosen(value, owner.names.get(name))

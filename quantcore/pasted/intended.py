@@ -47,18 +47,25 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale
     of 1, and 4 for a zero point that is not a number.
     """
+    tried = _tried(walk, found, beyond=True)
+    if not found.keys() <= tried.keys():  # what lies beyond fails where it is stored
+        tried = _tried(walk, found, beyond=False) | tried
+    return {place: _seen(chain, tried.get(place)) for place, chain in found.items()}
+
+
+def _tried(walk: Walk, found: dict[Place, Chain], *, beyond: bool) -> dict[Place, Chain]:
+    """Return the quantizers on multiples of a quarter, the first two of which may lie beyond all codes."""
     overrides: dict[int, Override] = {}
     for chain in found.values():
-        quarters = (
-            torch.arange(chain.x.numel()) * 7 + 9
-        ) % 32 / 4 - 4  # from the third on, they tell rules apart
-        quarters[:1], quarters[1:2] = _beyond(chain), -_beyond(chain)
+        # from the third on, they tell rules apart
+        quarters = (torch.arange(chain.x.numel()) * 7 + 9) % 32 / 4 - 4
+        if beyond:
+            quarters[:1], quarters[1:2] = _beyond(chain), -_beyond(chain)
         overrides[chain.data.index] = quarters.reshape(chain.x.shape)
         overrides |= {step.other.index: 1.0 for step in chain.scalings}
         for step in (s for s in chain.zeros if s.is_open):
             overrides[step.other.index] = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
-    tried = by_place(_again(walk, overrides).vals)
-    return {place: _seen(chain, tried.get(place)) for place, chain in found.items()}
+    return by_place(_again(walk, overrides).vals)
 
 
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
@@ -86,7 +93,7 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     if chain.has_levels:
         return "nearest", (low, high)
     try:
-        early = sum((s.added for s in tried.early), torch.zeros_like(tried.x))
+        early = sum((tried.added(s) for s in tried.early), torch.zeros_like(tried.x))
         codes = tried.codes[-1].numbers.reshape(tried.x.shape) - (tried.zero - early)
     except RuntimeError:  # codes of another shape
         return rule, (low, high)

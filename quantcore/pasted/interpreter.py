@@ -1,6 +1,7 @@
 """Evaluates the syntax tree of pasted code: statements, and what they bind."""
 
 import ast
+import re
 from collections import ChainMap
 from dataclasses import dataclass, field
 
@@ -11,8 +12,7 @@ from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
 from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.lanes import is_scalar
-from quantcore.pasted.library_code import TEXT
-from quantcore.pasted.names import LIBRARY_TABLES, MODULES, Module
+from quantcore.pasted.names import LIBRARIES, LIBRARY_TABLES, MODULES, Module
 from quantcore.pasted.objects import (
     BASES,
     DECORATORS,
@@ -22,12 +22,13 @@ from quantcore.pasted.objects import (
     Signal,
 )
 
+_MODEL, _FEATURES = re.compile(r"\w*(model|net|network|llm)", re.I), 8
 _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_grad()"}
 # of these, code takes what it writes in annotations and decorators
 _SILENT = {
     "typing", "enum", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers",
 }  # fmt: skip
-_LIBRARIES = ast.parse(TEXT)
+_LIBRARY_TEXT = ast.parse("".join(of.TEXT for of in LIBRARIES))
 
 
 @dataclass(eq=False)
@@ -74,8 +75,12 @@ class Interpreter(Calls):
             case ast.Raise(exc=error):
                 name = ast.unparse(error).partition("(")[0] if error else "an error"
                 raise StopError(f"this raises {name[:40]}", refused=False)
-            case ast.Assert(test=test):
-                require(self.truth(self.evaluate(test, names)), "this assertion fails", refused=False)
+            case ast.Assert(test=test, msg=message):
+                why = "this assertion fails"
+                if self.within:
+                    own = message.value if isinstance(message, ast.Constant) else ""
+                    why = str(own or "this call with these arguments is not evaluated")
+                require(self.truth(self.evaluate(test, names)), why, refused=bool(self.within))
             case ast.Import() | ast.ImportFrom():
                 self._import(node, names)
             case ast.FunctionDef() | ast.ClassDef():
@@ -151,12 +156,22 @@ class Interpreter(Calls):
             return isinstance(signal.node, ast.Break)
         return False
 
+    def free(self, name: str) -> Val | None:
+        """Return what stands for a name that the code does not define; a model has one layer, with x."""
+        found = super().free(name)
+        if found is None and _MODEL.fullmatch(name):
+            size, none = self.note(_FEATURES), self.note(False)
+            layer = self.call(self.library_call("Linear"), [size, size], {"bias": none})
+            layer.value.names["weight"] = self.tensor(name)
+            found = self.bound[name] = self.call(self.library_call("Sequential"), [layer], {})
+        return found
+
     def library_call(self, name: str) -> Val:
         """Return a function or class of a library, as `quantcore.pasted.library_code` defines it."""
         if not self.libraries:
             self.within += 1
             self.libraries.update({name: self.note(call) for name, call in LIBRARY_TABLES.items()})
-            for node in _LIBRARIES.body:
+            for node in _LIBRARY_TEXT.body:
                 self.statement(node, self.libraries)
             self.within -= 1
         return self.libraries[name]

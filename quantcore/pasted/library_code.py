@@ -6,17 +6,15 @@ follows its library (see `quantcore/conventions/libraries/`), in float32. Nothin
 
 from collections.abc import Iterator
 
-import torch
-from torch import Tensor
-
 from quantcore.conventions import CONVENTIONS
 from quantcore.expressions import FUSED, Applied, Expression, without, written
-from quantcore.formats import CODEBOOKS, INT8, CodebookFormat, Format
+from quantcore.formats import CODEBOOKS, INT8, Format
 from quantcore.programs import code_program, value_program
 
 _WRITTEN = (
     "torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.fake_quantize",
     "torch.quantized_decomposed", "torchao", "onnxruntime", "bitsandbytes.4bit",
+    "bitsandbytes.blockwise", "quanto",
 )  # fmt: skip
 _NAMES = {"1/s": "inverse", "x̂": "value"}
 
@@ -48,29 +46,6 @@ def _definitions(name: str) -> Iterator[str]:
     yield f"    return {text(without(of, 'z'))} if z is None else {text(of)}"
 
 
-def _dynamic_table() -> Tensor:
-    """Return the values of bitsandbytes' 8-bit codes: ever finer bins of each power of ten, of both signs.
-
-    Source: ``create_dynamic_map`` in bitsandbytes/functional.py; Dettmers et al. 2021, arXiv 2110.02861.
-    """
-    found = [torch.tensor([0.0, 1.0])]
-    for i in range(7):
-        ends = torch.linspace(0.1, 1, 2**i + 1)
-        found += [sign * 10.0 ** (i - 6) * (ends[1:] + ends[:-1]) / 2 for sign in (1, -1)]
-    return torch.cat(found).sort().values
-
-
-def packed(codes: Tensor) -> Tensor:
-    """Return codes of 4 bits as bytes, the first of two in the upper half, as bitsandbytes does."""
-    pairs = codes.reshape(-1, 2).to(torch.uint8)
-    return pairs[:, :1] * 16 + pairs[:, 1:]
-
-
-FORMATS = {  # of codes that are places in a library's table
-    "nf4": CODEBOOKS["nf4"],
-    "fp4": CODEBOOKS["fp4_bitsandbytes"],
-    "dynamic": CodebookFormat(tuple(_dynamic_table().tolist()), "dynamic_8", "first"),
-}
 _TEXT = """
 def _integers(dtype):
     if dtype == torch.quint8 or dtype == torch.uint8:
@@ -166,6 +141,15 @@ def _qparams(low, high, qmin, qmax, symmetric, middle, eps):
     zero_point = (qmin - torch.round(low / scale)).clamp(qmin, qmax)
     return scale, zero_point.to(torch.int64)
 
+def _addcdiv(input, tensor1, tensor2, value=1):
+    return input + tensor1 / tensor2 if value == 1 else input + value * (tensor1 / tensor2)
+
+def _addcmul(input, tensor1, tensor2, value=1):
+    return input + tensor1 * tensor2 if value == 1 else input + value * (tensor1 * tensor2)
+
+def _lerp(input, end, weight):
+    return input + weight * (end - input)
+
 class MinMaxObserver:
     def __init__(self, dtype=torch.quint8, qscheme="affine", reduce_range=False, quant_min=None,
                  quant_max=None, eps=1.1920928955078125e-07):
@@ -175,9 +159,17 @@ class MinMaxObserver:
         self.qmin = low if quant_min is None else quant_min
         self.qmax = high if quant_max is None else quant_max
         self.symmetric = qscheme == "symmetric"
-        self.eps = eps
+        self.eps, self.low, self.kept = eps, None, None
+    def ends(self, x):
+        return x.min(), x.max()
     def __call__(self, x):
-        self.low, self.high = x.min(), x.max()
+        low, high = self.ends(x)
+        if self.low is not None and self.kept is None:
+            low, high = torch.minimum(self.low, low), torch.maximum(self.high, high)
+        if self.low is not None and self.kept is not None:
+            low = self.low + self.kept * (low - self.low)
+            high = self.high + self.kept * (high - self.high)
+        self.low, self.high = low, high
         return x
     def calculate_qparams(self):
         middle = 128 if self.stored == torch.uint8 else 0
@@ -190,10 +182,21 @@ class PerChannelMinMaxObserver(MinMaxObserver):
                  quant_max=None, eps=1.1920928955078125e-07):
         super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
         self.ch_axis = ch_axis
-    def __call__(self, x):
+    def ends(self, x):
         rows = x.transpose(0, self.ch_axis).reshape(x.shape[self.ch_axis], -1)
-        self.low, self.high = rows.amin(dim=1), rows.amax(dim=1)
-        return x
+        return rows.amin(dim=1), rows.amax(dim=1)
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    def __init__(self, averaging_constant=0.01, dtype=torch.quint8, qscheme="affine", reduce_range=False,
+                 quant_min=None, quant_max=None, eps=1.1920928955078125e-07):
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps)
+        self.kept = averaging_constant
+
+class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+    def __init__(self, averaging_constant=0.01, ch_axis=0, dtype=torch.quint8, qscheme="affine",
+                 reduce_range=False, quant_min=None, quant_max=None, eps=1.1920928955078125e-07):
+        super().__init__(ch_axis, dtype, qscheme, reduce_range, quant_min, quant_max, eps)
+        self.kept = averaging_constant
 
 def _blocks(x, block_size):
     shape = []
@@ -241,11 +244,6 @@ def dequantize_affine(input, block_size, scale, zero_point, input_dtype=torch.in
     values = torchao_value(blocks.float(), _of_blocks(scale, blocks), _of_blocks(zero_point, blocks))
     return values.reshape(input.shape)
 
-def int8_vectorwise_quant(A, threshold=0.0):
-    stats = A.abs().amax(dim=-1)
-    codes = torch.round(A * (127.0 / stats.unsqueeze(-1))).to(torch.int8)
-    return codes, stats, None
-
 def compute_scale_zp(rmin, rmax, qmin, qmax, symmetric=False, min_real_range=None):
     rmin, rmax = np.minimum(rmin, 0.0), np.maximum(rmax, 0.0)
     if symmetric:
@@ -290,62 +288,16 @@ class FakeQuantize:
         low, high = self.activation_post_process.qmin, self.activation_post_process.qmax
         return fake_quantize_per_tensor_affine(x, self.scale, self.zero_point, low, high)
 
-class QuantState:
-    def __init__(self, absmax, shape, code, blocksize, quant_type, codes):
-        self.absmax, self.shape, self.code, self.blocksize = absmax, shape, code, blocksize
-        self.quant_type, self.codes = quant_type, codes
-
-def _absmax_blocks(A, blocksize):
-    # a last block that is shorter is not followed
-    assert A.numel() % blocksize == 0 or A.numel() < blocksize
-    return A.reshape(-1, min(blocksize, A.numel()))
-
-def quantize_4bit(A, absmax=None, out=None, blocksize=None, compress_statistics=False, quant_type="fp4",
-                  quant_storage=torch.uint8):
-    blocks = _absmax_blocks(A, 64 if blocksize is None else blocksize)
-    absmax = blocks.abs().amax(dim=1, keepdim=True)
-    table = nf4_table() if quant_type == "nf4" else fp4_table()
-    u = bitsandbytes_4bit_code(blocks, absmax, None)
-    codes = (nf4_codes(u, table) if quant_type == "nf4" else fp4_codes(u, table)).reshape(A.shape)
-    state = QuantState(absmax.reshape(-1), A.shape, table, blocks.shape[1], quant_type, codes)
-    return packed(codes), state
-
-def dequantize_4bit(A, quant_state=None, absmax=None, out=None, blocksize=None, quant_type="fp4"):
-    values = quant_state.code[quant_state.codes.reshape(-1, quant_state.blocksize).long()]
-    values = bitsandbytes_4bit_value(values, quant_state.absmax.reshape(-1, 1), None)
-    return values.reshape(quant_state.shape)
-
-def quantize_nf4(A, absmax=None, out=None, blocksize=None, compress_statistics=False,
-                 quant_storage=torch.uint8):
-    return quantize_4bit(A, blocksize=blocksize, quant_type="nf4")
-
-def quantize_fp4(A, absmax=None, out=None, blocksize=None, compress_statistics=False,
-                 quant_storage=torch.uint8):
-    return quantize_4bit(A, blocksize=blocksize, quant_type="fp4")
-
-def quantize_blockwise(A, code=None, absmax=None, out=None, blocksize=4096, nested=False):
-    blocks = _absmax_blocks(A, blocksize)
-    absmax = blocks.abs().amax(dim=1, keepdim=True)
-    table = dynamic_table() if code is None else code
-    u = blocks / absmax
-    codes = dynamic_codes(u, table) if code is None else torch.argmin((u.unsqueeze(-1) - table).abs(), dim=-1)
-    codes = codes.to(torch.uint8).reshape(A.shape)
-    return codes, QuantState(absmax.reshape(-1), A.shape, table, blocks.shape[1], "dynamic", codes)
-
-def dequantize_blockwise(A, quant_state=None, absmax=None, code=None, out=None, blocksize=4096, nested=False):
-    values = quant_state.code[A.reshape(-1, quant_state.blocksize).long()]
-    return (values * quant_state.absmax.reshape(-1, 1)).reshape(quant_state.shape)
 """
 TEXT = "\n".join(line for name in _WRITTEN for line in _definitions(name)) + _TEXT
 
-_OBSERVERS = {name: name for name in ("MinMaxObserver", "PerChannelMinMaxObserver", "FakeQuantize")}
-_AFFINE = {name: name for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine")}
-_BLOCKS = {
+_OBSERVERS = {
     name: name for name in (
-        "int8_vectorwise_quant", "quantize_4bit", "dequantize_4bit", "quantize_nf4", "quantize_fp4",
-        "quantize_blockwise", "dequantize_blockwise",
+        "MinMaxObserver", "PerChannelMinMaxObserver", "MovingAverageMinMaxObserver",
+        "MovingAveragePerChannelMinMaxObserver", "FakeQuantize",
     )
-} | {"dequantize_nf4": "dequantize_4bit", "dequantize_fp4": "dequantize_4bit"}  # fmt: skip
+}  # fmt: skip
+_AFFINE = {name: name for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine")}
 _ARRAYS = {name: name for name in ("compute_scale_zp", "quantize_nparray", "quantize_data")}
 _TENSORS = (
     "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel", "dequantize",
@@ -355,7 +307,7 @@ _STEPS = ("quantize_per_tensor", "dequantize_per_tensor", "quantize_per_channel"
 _SCHEMES = ("per_tensor_symmetric", "per_channel_symmetric", "per_tensor_affine", "per_channel_affine")
 # what each module has: the name of a definition above
 CALLS: dict[str, dict[str, str]] = {
-    "torch": {name: name for name in _TENSORS},
+    "torch": {name: name for name in _TENSORS} | {n: f"_{n}" for n in ("addcdiv", "addcmul", "lerp")},
     "torch.ops.quantized_decomposed": {name: f"decomposed_{name}" for name in _STEPS},
     "torch.ao.quantization": _OBSERVERS,
     "torch.ao.quantization.observer": _OBSERVERS,
@@ -363,15 +315,32 @@ CALLS: dict[str, dict[str, str]] = {
     "torch.ao.quantization.fake_quantize": _OBSERVERS,
     "torch.ao.nn.quantized": {"Quantize": "Quantize"},
     "torchao.quantization.quant_primitives": _AFFINE,
-    "bitsandbytes.functional": _BLOCKS,
     "onnxruntime.quantization.quant_utils": _ARRAYS,
 }
+_PREPARED = "quantizes a model that must run first and is not followed; paste what quantizes one tensor"
+_OF_MODELS = ("quantize_dynamic", "quantize", "prepare", "prepare_qat", "convert", "get_default_qconfig")
+_HISTOGRAM = {"HistogramObserver": "searches its range in a histogram of all tensors and is not followed"}
+_LEFT = dict.fromkeys(_OF_MODELS, _PREPARED) | _HISTOGRAM
+_FILES = "quantizes a model's file; open the file that it writes on the page Checkpoint"
+# calls that are not followed, and what to do instead
+LEFT: dict[str, dict[str, str]] = {
+    "torch": {"fused_moving_avg_obs_fake_quant": "changes what it is given and is not followed"},
+    "torch.ao.quantization": _LEFT,
+    "torch.ao.quantization.observer": _HISTOGRAM,
+    "torch.quantization": _LEFT,
+    "torch.ao.quantization.quantize_fx": dict.fromkeys(
+        ("prepare_fx", "prepare_qat_fx", "convert_fx"), _PREPARED
+    ),
+    "onnxruntime.quantization": dict.fromkeys(("quantize_dynamic", "quantize_static", "quantize"), _FILES),
+}
+_MAPPINGS: dict[str, str | int] = {
+    "SYMMETRIC": "symmetric", "ASYMMETRIC": "asymmetric", "SYMMETRIC_NO_CLIPPING_ERR": "no clipping",
+}  # fmt: skip
 # constants that they have, as these definitions know them
 CONSTANTS: dict[str, dict[str, str | int]] = {
     "torch": {name: name.rpartition("_")[2] for name in _SCHEMES},
-    "torchao.quantization.quant_primitives.MappingType": {
-        "SYMMETRIC": "symmetric", "ASYMMETRIC": "asymmetric", "SYMMETRIC_NO_CLIPPING_ERR": "no clipping",
-    },
+    "torchao.quantization.quant_primitives.MappingType": _MAPPINGS,
+    "torchao.quantization.MappingType": _MAPPINGS,
     "onnxruntime.quantization.QuantType": {"QUInt8": 2, "QInt8": 3},
     "onnx.TensorProto": {"UINT8": 2, "INT8": 3},
 }  # fmt: skip

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted import bounds
+from quantcore.pasted import bounds, library_arrays, library_blocks, library_code, library_models
 from quantcore.pasted.bounds import numbers_in, require, sizes, usual
-from quantcore.pasted.library_code import CALLS, CONSTANTS, FORMATS, packed
+from quantcore.pasted.library_blocks import FORMATS, nested_scales, packed
+from quantcore.pasted.library_models import hqq_packed, hqq_zero
 
 _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
@@ -24,9 +25,9 @@ _OPERATIONS = {  # what the trace calls them
     "shift": "lshift",
     "cast": "to type astype float half double bfloat16 int long short char byte bool",
     "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite "
-    "logical_not nan_to_num",
+    "logical_not",
     "sign": "sign copysign",
-    "copy": "clone detach copy contiguous cpu pos data",
+    "copy": "clone detach copy nan_to_num contiguous cpu pos data Parameter",
     "add": "add",
     "sub": "sub subtract",
     "mul": "mul multiply",
@@ -104,6 +105,21 @@ class Module:
 
 
 @dataclass(frozen=True)
+class LeftToLibrary:
+    """A call of a library that is not followed: its name, and why, or what to do instead."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """A function that is called with each element of an array."""
+
+    function: Any
+
+
+@dataclass(frozen=True)
 class LibraryName:
     """A call of a library, by the name of its definition in `quantcore.pasted.library_code`."""
 
@@ -163,15 +179,22 @@ def _array(value: Any, dtype: Any = None) -> Any:
     return found
 
 
+def _array_of(dtype: Any, value: Any, other: Any = None) -> Any:
+    """Return an array in the type that is given, or ``dtype`` instead of float64."""
+    found = _array(value, other)
+    return found.astype(dtype) if other is None and found.dtype == np.float64 else found
+
+
 def _most(run: Callable[..., Any]) -> int:
     """Return how many arguments may be positional, so that none is `out`, which torch takes by name alone."""
     if isinstance(run, np.ufunc):
         return int(run.nin)
     try:
-        parameters = list(inspect.signature(run).parameters)
+        named = inspect.signature(run).parameters
     except ValueError:
         return 9
-    return 9 if "args" in parameters else [*parameters, "out"].index("out")
+    parameters, several = list(named), any(p.kind == p.VAR_POSITIONAL for p in named.values())
+    return 9 if several else [*parameters, "out"].index("out")
 
 
 def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Allowed]:
@@ -216,6 +239,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
         **_calls(Tensor, dim=lambda x: x.ndim, view=_view, to=cast, type=cast,
                  size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
                  numpy=lambda x: x.clone().numpy(), numel=lambda x: x.numel(), nelement=lambda x: x.numel(),
+                 copy=lambda x, y: y.expand(x.shape),
                  reshape_as=lambda x, y: x.reshape(y.shape), view_as=lambda x, y: x.reshape(y.shape),
                  **_NEW), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
@@ -230,6 +254,7 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "limits": {n: Allowed(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
     "list": {"append": Allowed("append", list.append, 2)},
     "dictionary": {name: Allowed(name, None) for name in ("get", "keys", "values", "items")},
+    "text": {name: Allowed(name, None) for name in ("startswith", "endswith")},
 }  # fmt: skip
 
 
@@ -255,6 +280,7 @@ _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     nn=_nn, Tensor=Tensor, linalg=_module("torch.linalg", norm=_TORCH["norm"]),
     **{name: getattr(torch, name) for name in _FLOAT8},
+    **{f"int{n}": getattr(torch, f"int{n}") for n in range(1, 8)},
     quint8=torch.quint8, qint8=torch.qint8, qint32=torch.qint32,
 )  # fmt: skip
 _numpy = _module(
@@ -263,9 +289,24 @@ _numpy = _module(
         name: Allowed(name, lambda *sizes, n=n, **kw: _TORCH[n].run(*sizes, **kw).double().numpy())
         for name, n in (("rand", "rand"), ("random", "rand"), ("randn", "randn"))
     }, seed=_TORCH["manual_seed"]),
-    **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer")},
+    **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer", "vectorize")},
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
+# other libraries of arrays, which are NumPy's here: their own are in float32
+_single = partial(_array_of, np.float32)
+_ARRAYS32 = {n: Allowed(n, _single, 2) for n in ("array", "asarray")}
+_jax = _module("jax.numpy", _NUMPY, _NUMPY_TYPES, _ARRAYS32, newaxis=None, ndarray=np.ndarray)
+_tensorflow = _module(
+    "tensorflow",
+    {name: (_NUMPY | _ARRAYS32)[of] for name, of in library_arrays.TENSORFLOW.items() if of in _NUMPY},
+    _NUMPY_TYPES,
+    random=_module(
+        "tensorflow.random",
+        set_seed=_TORCH["manual_seed"],
+        normal=Allowed("randn", lambda shape: _TORCH["randn"].run(*shape).numpy(), 1),
+    ),
+)
+_tensorflow.members["math"] = _tensorflow
 ROUNDED = {"floor": _TORCH["floor"], "trunc": _TORCH["trunc"]}  # of a quotient, by its rounding mode
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")
 _collections = _module("collections", namedtuple=Allowed("namedtuple", None))
@@ -273,26 +314,33 @@ _math = _module("math", {name: Allowed(name, getattr(math, name), 1) for name in
 MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "collections": _collections,
     "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
+    "tensorflow": _tensorflow, "jax": _module("jax", numpy=_jax), "jax.numpy": _jax,
 }  # fmt: skip
-for _path in (*CALLS, *CONSTANTS):  # and every module on the way to it
+LIBRARIES = (library_code, library_blocks, library_models, library_arrays)
+_PATHS = [path for of in LIBRARIES for path in (*of.CALLS, *of.CONSTANTS, *of.LEFT)]
+for _path in _PATHS:  # and every module on the way to it
     _parts = _path.split(".")
     for _i in range(1, len(_parts) + 1):
         _name, _above = ".".join(_parts[:_i]), MODULES.get(".".join(_parts[: _i - 1]))
         MODULES.setdefault(_name, _module(_name))
         if _above is not None:
             _above.members.setdefault(_parts[_i - 1], MODULES[_name])
-    MODULES[_path].members.update({n: LibraryName(d) for n, d in CALLS.get(_path, {}).items()})
-    MODULES[_path].members.update(CONSTANTS.get(_path, {}))
-ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
+    for _of in LIBRARIES:
+        _members = MODULES[_path].members
+        _members.update({n: LibraryName(d) for n, d in _of.CALLS.get(_path, {}).items()})
+        _members.update({n: LeftToLibrary(n, why) for n, why in _of.LEFT.get(_path, {}).items()})
+        _members.update(_of.CONSTANTS.get(_path, {}))
+ABBREVIATED = MODULES | {"np": _numpy, "tf": _tensorflow, "jnp": _jax, "F": _nn.members["functional"]}
+ABBREVIATED["nn"] = _nn
 # for the definitions of libraries: their tables, as a tensor is made, and places in these, as they are found
-LIBRARY_TABLES = (
-    {f"{name}_table": Allowed("tensor", lambda f=fmt: f.table, 0) for name, fmt in FORMATS.items()}
-    | {
-        f"{name}_codes": Allowed("bucketize", lambda x, table, f=fmt: f.encode(x), 2)
-        for name, fmt in FORMATS.items()
-    }
-    | {"packed": Allowed("packed", packed, 1)}
-)
+LIBRARY_TABLES = {
+    f"{name}_table": Allowed("tensor", lambda f=fmt: f.table, 0) for name, fmt in FORMATS.items()
+} | {
+    f"{name}_codes": Allowed("bucketize", lambda x, table, f=fmt: f.encode(x), 2)
+    for name, fmt in FORMATS.items()
+} | {
+    run.__name__: Allowed(run.__name__, run) for run in (packed, nested_scales, hqq_packed, hqq_zero)
+}  # fmt: skip
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}
 WORDS |= {"left", "right"}
@@ -305,6 +353,7 @@ BUILTINS = {name: Allowed(name, run, 2) for name, run in _PYTHON.items()} | {
     name: Allowed(name, None)
     for name in (
         *ON_LISTS,
+        "map",
         "dict",
         "namedtuple",
         "len",
@@ -328,7 +377,7 @@ OPERATORS = {node: Allowed(name, getattr(operator, name), 2) for node, name in _
 
 
 _KINDS: dict[str, Any] = {
-    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list, "dictionary": dict,
+    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list, "dictionary": dict, "text": str,
     "limits": (torch.finfo, torch.iinfo, np.finfo, np.iinfo),
 }  # fmt: skip
 

@@ -28,6 +28,19 @@ from quantcore.scheme import Scheme
 _FEWEST = 1 << 8  # elements of the smallest block that is tried
 _RUN, _RUN_OF_ROWS = 128, 16  # neighbours that are drawn together, along the last axis and along others
 
+# what changes a tensor's shape and leaves its elements in their order
+_IN_ORDER = (
+    "reshape",
+    "view",
+    "reshape_as",
+    "view_as",
+    "flatten",
+    "ravel",
+    "squeeze",
+    "unsqueeze",
+    "expand_dims",
+)
+
 
 @dataclass(frozen=True)
 class LineValue:
@@ -141,7 +154,10 @@ def show_code(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
     x_hat = (chain.values - chain.zero) * chain.factor - chain.shift
-    if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
+    shift = (torch.zeros_like(x_hat) + chain.shift).reshape(x.shape).float()
+    in_order = all(step.name in _IN_ORDER for step in chain.back if step.op == "shape")
+    same = chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape
+    if chain.end is not None and (same or (in_order and chain.end.numbers.numel() == x.numel())):
         x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
     element = tuple(i + n if i < 0 else i for i, n in zip(element, shape, strict=False))
@@ -149,7 +165,7 @@ def show_code(
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each), origin(chain.data))), ""
     try:
         right = intended(q, chain, tuple(x.shape), walk)
-        compared = x_hat + chain.shift.float()
+        compared = x_hat + shift
         if any(s.op == "signed" for s in chain.back) and bool((chain.x >= 0).all()):
             compared = compared.abs()  # signs come back after the codes
         against = _against(right, x, codes, compared, chain.cast is not None)

@@ -13,8 +13,8 @@ from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, StopError, require, shape_of
 from quantcore.pasted.evaluation import Val, Vals
 from quantcore.pasted.lanes import Lanes
-from quantcore.pasted.names import ON_LISTS, OPERATORS
-from quantcore.pasted.objects import Instance
+from quantcore.pasted.names import ON_LISTS, OPERATORS, Mapped
+from quantcore.pasted.objects import Function, Instance
 
 
 @dataclass(eq=False)
@@ -23,6 +23,10 @@ class Python(Lanes):
 
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value; an operation "method" has it with its owner."""
+        raise NotImplementedError
+
+    def member(self, val: Val, name: str) -> Val:
+        """Return an attribute of a value."""
         raise NotImplementedError
 
     def items(self, val: Val) -> list[Val]:
@@ -41,6 +45,8 @@ class Python(Lanes):
     def item(self, val: Val, index: Any, vals: Vals) -> Val:
         """Return a value at an index, which was made from ``vals``."""
         value = val.value
+        if isinstance(value, Instance) and value.of and value.of.find("__getitem__") and vals:
+            return self.call(self.member(val, "__getitem__"), [vals[-1]], {})
         if isinstance(value, dict):
             return self.compute(lambda: value[index], "getitem", (val, *vals), "[]")
         require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
@@ -54,6 +60,8 @@ class Python(Lanes):
             self.decoded(made, val, vals[-1])
             return made if made.op == "decode" else found
         bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
+        if len(vals) == 1 and vals[0].op == "reduce" and vals[0].name in ("argmax", "argmin"):
+            return self.compute(lambda: value[index], "reduce", (val, *vals), vals[0].name, bound)
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
     def append(self, owner: Val, val: Val) -> None:
@@ -90,6 +98,8 @@ class Python(Lanes):
 
     def _contained(self, one: Val, many: Val, inside: bool) -> Val:
         """Tell whether a number or text is one of several, or a key."""
+        if isinstance(one.value, str) and isinstance(many.value, str):
+            return self.note((one.value in many.value) == inside, "binary", (one, many))
         known = isinstance(one.value, int | float | str) and isinstance(many.value, list | tuple | dict)
         values = many.value if isinstance(many.value, dict) else [item.value for item in self.items(many)]
         plain = known and all(isinstance(value, int | float | str) for value in values)
@@ -115,6 +125,17 @@ class Python(Lanes):
             ends = [self.raw(a) for a in args]
             whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
             return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
+        if name in ("startswith", "endswith"):
+            texts = [a.value for a in args if isinstance(a.value, str)]
+            require(len(texts) == len(args) == 2, f"this `{name}` is not evaluated")
+            return self.note(getattr(texts[0], name)(texts[1]), "binary", tuple(args))
+        if name == "map" and len(args) > 1:
+            rows = zip(*(self.items(a) for a in args[1:]), strict=False)
+            mapped = [self.call(args[0], list(row), {}) for row in rows]
+            return self.note(mapped, "pack", tuple(mapped))
+        if name == "vectorize" and len(args) == 1:
+            require(isinstance(args[0].value, Function), "only a function of the code is vectorized here")
+            return self.note(Mapped(args[0]))
         if name in ("ndenumerate", "ndindex", "nditer"):
             return self._visited(name, args)
         if name in ON_LISTS:

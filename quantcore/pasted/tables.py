@@ -10,7 +10,7 @@ from quantcore.pasted.chain import SCALINGS, SHIFTS, Chain
 from quantcore.pasted.intended import is_table
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import Quantizer, number
-from quantcore.pasted.way_back import after_codes, dequantizes
+from quantcore.pasted.way_back import after_codes, dequantizes, has_quantized_scale
 from quantcore.wording import count
 
 _FEWEST, _MOST_ALIKE = 8, 0.7  # values of a table that is compared with known ones; the fraction alike
@@ -25,6 +25,7 @@ def check_values(q: Quantizer) -> Iterator[CodeFinding]:
     yield from (*wrong, *_almost(q))
     scalings = [s for s in q.back if s.op in SCALINGS]
     known = q.levels is not None and scalings and all(map(dequantizes, q.ordinary))
+    known = known and not all(map(has_quantized_scale, q.ordinary))
     if wrong or q.multiplied or not known or _all_give(q, lambda c: c.values * c.scale - c.shift):
         return
     line = scalings[-1].line

@@ -12,12 +12,15 @@ from quantcore.pasted.quantizer import Quantizer, block_extremes, number
 
 # operations that dequantizing consists of
 _PLAIN = (*SCALINGS, *SHIFTS, "cast", "copy", "shape", "neg", "decode")
+_COARSE = 1 / 32  # of the largest scale: how much a scale may change when it is quantized
 
 
 def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what is wrong in (codes - zero point) · scale, and whether its type holds the difference."""
     steps = [s for s in q.back if s.op in SHIFTS]
     small = [s for s in steps if s.flow and s.bits <= SMALL]
+    if q.ordinary and all(map(has_quantized_scale, q.ordinary)):
+        return
     wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]
     for s in wraps:
         yield q.found("dequantize_overflow", s.line, dtype=s.dtype, bits=str(s.bits))
@@ -94,6 +97,26 @@ def dequantizes(chain: Chain) -> bool:
         any(v.varies or v.handed or v.index in own for v in nodes) and all(v.index != codes for v in nodes)
         for nodes in made
     )
+
+
+def has_quantized_scale(chain: Chain) -> bool:
+    """Tell whether the scale of the way back is that of the codes, quantized in turn."""
+    before, after = set[int](), set[int]()
+    for step in chain.scalings:
+        before |= {a.index for a in ancestors(step.other) if a.op == "reduce"}
+    coarse, worth = False, torch.ones(1, dtype=torch.float64)
+    for step in (v for v in after_codes(chain) if v.op in SCALINGS):
+        nodes = ancestors(step.other)
+        coarse |= any(n.op in ("round", "level") or n.name == "nested_scales" for n in nodes)
+        after |= {n.index for n in nodes}
+        worth = worth * step.other.numbers if step.op == "mul" else worth / step.other.numbers
+    if not coarse or not before & after:
+        return False
+    most = chain.scale.max()
+    try:
+        return near(worth.broadcast_to(chain.scale.shape) / most, chain.scale / most, _COARSE)
+    except RuntimeError:  # of another shape
+        return False
 
 
 def _steps_off(chain: Chain) -> float:

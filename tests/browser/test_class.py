@@ -11,7 +11,7 @@ import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
-from pages.learn.classroom import controls
+from pages.learn.classroom import plan, views
 from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.classroom.store import BOUNCE
 from quantcore.prediction import NumberKey
@@ -122,12 +122,11 @@ def test_a_class_is_asked_answers_and_sees_why(
     assert presenter.code not in presenter.app.page.evaluate("document.qsAddress()")
     assert presenter.code not in presenter.projector.page.evaluate("document.qsAddress()")
     anna, ben = phones(presenter.code), phones(presenter.code)
-    first = controls.questions()[0]
+    first = plan.questions()[0]
     presenter.expect_shown("2 joined")
     presenter.press("PageDown", "Show the answers")
     anna.answer(*first.right)
-    wrong = first.keys[1].wrong[0]
-    ben.answer(first.right[0], wrong[0])
+    ben.answer("16")
     presenter.expect_shown("2 of 2 answered · voting")
     presenter.press("PageDown", "Vote again")
     presenter.expect_shown("talk with your neighbors")
@@ -136,13 +135,27 @@ def test_a_class_is_asked_answers_and_sees_why(
         expect(phone.page.locator("body")).not_to_contain_text("✓")
     presenter.press("PageDown", "Reveal")
     anna.answer(*first.right)
-    ben.answer(first.right[0], wrong[0])
-    presenter.press(" ", "next question")
-    expect(ben.page.locator("body")).to_contain_text("✓")
-    presenter.expect_shown(wrong[2])
+    ben.answer("16")
+    presenter.press(" ", "Show the view")
+    expect(ben.page.locator("body")).to_contain_text("✗ right: 15")
+    presenter.expect_shown(first.keys[0].how)
     presenter.expect_shown("50% → 50% right")
-    presenter.press("ArrowRight", "Show the answers")
-    presenter.press("PageUp", "Forward")
+    presenter.press("ArrowRight", "Ask the question")
+    view = presenter.projector.page.frame_locator(".st-key-class_view iframe")
+    expect(view.locator("h1")).to_contain_text("How far apart are the marks?")
+    presenter.projector.page.bring_to_front()  # where the lecturer moves a slider, and then presses the clicker
+    view.locator("h1").click()
+    presenter.projector.page.keyboard.press("PageDown")
+    presenter.expect_next("Show the answers")
+    presenter.expect_shown(plan.questions()[1].prompt)
+    presenter.press("PageUp", "Ask the question")
+    for phone in (anna, ben):
+        phone.app.expected.append("Failed to load resource")  # of a class that has ended
+    presenter.app.page.get_by_role("button", name="End", exact=True).click()
+    presenter.app.button("End the class")
+    presenter.projector.page.bring_to_front()
+    presenter.expect_shown("Thank you for taking part")
+    expect(ben.status).to_contain_text("The class has ended. Thank you for taking part.")
 
 
 @pytest.mark.slow
@@ -152,10 +165,14 @@ def test_twelve_phones_and_a_projector(
     """Every question of the plan, with a second vote; nothing is lost, and the projector shows it without scrolling."""
     presenter = Presenter(new_app, server)
     students = [phones(presenter.code) for _ in range(12)]
-    label = "Ask the first question"
-    for number, question in enumerate(controls.questions(), 1):
-        presenter.expect_next(label)
-        label = "Ask the next question" if number < len(controls.questions()) else "No further question"
+    steps = plan.steps()
+    names = {True: "Ask the question", False: "Show the view"}
+    for number, (step, after) in enumerate(zip(steps[::2], steps[1::2], strict=True)):
+        if not step.question:
+            presenter.press("PageDown", names[False])
+            presenter.press("PageDown", "question" if number + 1 < len(steps) // 2 else "No further")
+            continue
+        question = step.question
         presenter.press("PageDown", "Show the answers")
         given = []
         for i, student in enumerate(students):
@@ -166,25 +183,23 @@ def test_twelve_phones_and_a_projector(
             student.answer(*given[-1])
         presenter.expect_shown("12 of 12 answered · voting")
         presenter.app.button("Reveal")
-        presenter.expect_next(label)
         presenter.expect_shown("12 of 12 answered · revealed")
         tally = classes.tallies(presenter.code, presenter.secret)[-1]
         assert tally.answered == 12
         for i, counts in enumerate(tally.counts):
             assert counts == {v: [g[i] for g in given].count(v) for v in {g[i] for g in given}}
-        for width, height in ((1280, 720), (1366, 768), (1920, 1080)):
-            for theme in ("light", "dark"):
-                presenter.projector.page.set_viewport_size({"width": width, "height": height})
-                presenter.projector.page.emulate_media(color_scheme=theme)
-                assert presenter.projector.page.evaluate(OVERFLOWS) == [], (question, width)
-    presenter.app.button("Revote")
-    presenter.expect_next("Reveal what")
-    for student in students:
-        student.page.bring_to_front()
-        student.app.wait("document.querySelector('h1').textContent.includes('vote 2')")
-        student.answer(*controls.questions()[-1].right)
-    presenter.press("PageDown", label)
-    presenter.expect_shown("→ 100% right")
+        for page in range(views.pages([tally])):
+            if page:
+                presenter.press("PageDown", "")
+                presenter.app.page.wait_for_timeout(2000)
+            for width, height in ((1280, 720), (1366, 768), (1920, 1080)):
+                for theme in ("light", "dark"):
+                    presenter.projector.page.set_viewport_size({"width": width, "height": height})
+                    presenter.projector.page.emulate_media(color_scheme=theme)
+                    assert presenter.projector.page.evaluate(OVERFLOWS) == [], (question, page, width)
+        presenter.press("PageDown", "")
+        presenter.expect_next("question" if steps[2 * number + 2].question else "Show the text")
+        assert after.view
 
 
 @pytest.mark.slow
@@ -228,7 +243,7 @@ def test_a_student_answers_on_a_phone(phones: Callable[..., Phone], classes: Cla
     expect(page.locator("h1")).to_contain_text("vote 2")
     expect(page.locator("#fields b").first).to_have_text("·")
     classes.end(code, secret)
-    expect(phone.status).to_contain_text("There is no class with this code now")
+    expect(phone.status).to_contain_text("The class has ended. Thank you for taking part.")
     assert number == 1
 
 

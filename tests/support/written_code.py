@@ -419,6 +419,49 @@ scale = amax / 127
 q = [[int(round(v / scale)) for v in row] for row in matrix]
 back = [[c * scale for c in row] for row in q]
 """,
+    "cells of an integer tensor": """
+import torch
+s = float(x.abs().max()) / 127
+q = torch.zeros(x.shape, dtype=torch.int8)
+for i in range(x.shape[0]):
+    for j in range(x.shape[1]):
+        q[i, j] = int(x[i, j] / s)  #! toward_zero
+""",
+    "scale by the largest of a block": """
+import numpy as np
+def quantize(x):
+    out = []
+    for b in x.reshape(-1, 32):
+        largest = b[np.argmax(np.abs(b))]
+        d = largest / -8
+        inverse = 1.0 / d if d else 0.0
+        codes = np.minimum(15, (b * inverse + 8.5).astype(np.uint8))
+        out.append((codes.astype(np.float32) - 8) * d)
+    return np.concatenate(out)
+y = quantize(x)
+""",
+    "sizes one by one": """
+import torch
+w = x.reshape(-1, 4, 4)
+q = torch.empty_like(w)
+for c in range(w.shape[0]):
+    s = w[c].abs().max() / 127
+    for i in range(w.shape[1]):
+        for j in range(w.shape[2]):
+            q[c, i, j] = torch.clamp(torch.round(w[c, i, j] / s), -127, 127)
+""",
+    "map": """
+values = x.flatten().tolist()
+s = max(map(abs, values)) / 127
+q = list(map(lambda v: int(round(v / s)), values))
+""",
+    "vectorize": """
+import numpy as np
+s = np.abs(x).max() / 127
+def code(v):
+    return max(-127, min(127, round(v / s)))
+q = np.vectorize(code)(x)
+""",
     "continue": """
 import numpy as np
 scale = np.abs(x).max() / 7
@@ -643,6 +686,134 @@ import torch
 from torch.ao.quantization import FakeQuantize, MinMaxObserver
 fq = FakeQuantize(observer=MinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8)
 y = fq(x)
+""",
+    "hqq": """
+from hqq.core.quantize import Quantizer
+w_q, meta = Quantizer.quantize(w, nbits=4, channel_wise=True, group_size=64, axis=1, device='cpu')
+y = Quantizer.dequantize(w_q, meta)
+""",
+    "hqq linear": """
+from torch import nn
+from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+linear = nn.Linear(128, 64, bias=False)
+config = BaseQuantizeConfig(nbits=4, group_size=64)
+layer = HQQLinear(linear, quant_config=config, compute_dtype=torch.float32, device='cpu')
+weight = layer.dequantize()
+""",
+    "quanto int8": """
+from optimum.quanto import AbsmaxOptimizer, qint8, quantize_weight
+scale = AbsmaxOptimizer()(w, qtype=qint8, axis=0)
+w_q = quantize_weight(w, qtype=qint8, axis=0, scale=scale)
+y = w_q.dequantize()
+""",
+    "quanto wrong divisor": """
+from optimum.quanto import WeightQBytesTensor, qint8
+scale = w.abs().amax(dim=1, keepdim=True) / 255  #! divisor
+w_q = WeightQBytesTensor.quantize(w, qint8, 0, scale)
+""",
+    "quanto model": """
+import torch
+from optimum.quanto import freeze, qint8, quantize
+model = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU())
+quantize(model, weights=qint8)
+freeze(model)
+weight = model[0].weight.dequantize()
+""",
+    "torchao model": """
+import torch
+from torchao.quantization import Int8WeightOnlyConfig, quantize_
+model = torch.nn.Sequential(torch.nn.Linear(64, 32))
+quantize_(model, Int8WeightOnlyConfig())
+weight = model[0].weight.dequantize()
+""",
+    "bnb short block": """
+import torch
+import bitsandbytes.functional as F
+w = torch.randn(3, 50)
+q, state = F.quantize_4bit(w, blocksize=64, quant_type='nf4')
+y = F.dequantize_4bit(q, state)
+""",
+    "moving average": """
+import torch
+from torch.ao.quantization import MovingAverageMinMaxObserver
+obs = MovingAverageMinMaxObserver(averaging_constant=0.1, dtype=torch.qint8)
+obs(x)
+obs(x * 2)
+scale, zero_point = obs.calculate_qparams()
+q = torch.quantize_per_tensor(x, scale.item(), zero_point.item(), torch.qint8)
+y = q.dequantize()
+""",
+    "addcdiv": """
+s = (x.max() - x.min()) / 255
+z = torch.round(-x.min() / s)
+q = torch.clamp(torch.round(torch.addcdiv(z, x, s)), 0, 255).to(torch.uint8)
+y = torch.addcmul(-z * s, q.float(), s)
+""",
+    "lerp": """
+low, high = x.min(), x.max()
+s = (high - low) / 255
+q = ((x - low) / s).round().clamp(0, 255)
+y = torch.lerp(low, high, q / 255)
+""",
+    "tensorflow": """
+import tensorflow as tf
+s = tf.reduce_max(tf.abs(x)) / 255.0  #! divisor
+q = tf.cast(tf.clip_by_value(tf.round(x / s), -128, 127), tf.int8)
+y = tf.cast(q, tf.float32) * s
+""",
+    "jax": """
+import jax.numpy as jnp
+s = jnp.max(jnp.abs(x)) / 127.0
+q = jnp.clip(jnp.round(x / s), -127, 127).astype(jnp.int8)
+y = q.astype(jnp.float32) * s
+""",
+    "scales quantized in turn": """
+import torch
+w = x.reshape(-1, 64)
+s = w.abs().amax(1, keepdim=True) / 127
+q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
+s2 = s.max() / 255
+qs = torch.round(s / s2).clamp(0, 255).to(torch.uint8)
+y = q.float() * (qs.float() * s2)
+""",
+    "codes of scales for scales": """
+import torch
+w = x.reshape(-1, 64)
+s = w.abs().amax(1, keepdim=True) / 127
+q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
+s2 = s.max() / 255
+qs = torch.round(s / s2).clamp(0, 255).to(torch.uint8)
+y = q.float() * qs.float()  #! not_undone
+""",
+    "bnb nested": """
+import bitsandbytes.functional as F
+q, state = F.quantize_4bit(x, compress_statistics=True, quant_type='nf4')
+y = F.dequantize_4bit(q, state)
+""",
+    "parameters of a model": """
+import torch
+with torch.no_grad():
+    for name, p in model.named_parameters():
+        if "weight" in name and not name.endswith("bias"):
+            s = p.abs().amax(dim=1, keepdim=True) / 127
+            p.copy_((p / s).round().clamp(-127, 127) * s)
+""",
+    "state dict of a model": """
+import torch
+out = {}
+for name, p in model.state_dict().items():
+    s = p.abs().max() / 255  #! divisor
+    out[name] = (p / s).round().clamp(-128, 127).to(torch.int8)
+""",
+    "layers of a model": """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4))
+for name, layer in model.named_modules():
+    if isinstance(layer, nn.Linear):
+        w = layer.weight.data
+        s = w.abs().amax(dim=1, keepdim=True) / 255  #! divisor
+        layer.weight.data = torch.round(w / s).clamp(-128, 127) * s
 """,
     "ort data": """
 import numpy as np

@@ -1,25 +1,23 @@
 """What steers a class: the links to it, the presenter's presses, planned questions and the teacher's own."""
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import numpy as np
 import streamlit as st
 
-import quantcore as qc
-from pages.learn import material
-from pages.learn.classroom.questions import ask_about
-from pages.learn.classroom.results import lesson_link, results
+from pages.learn.classroom.results import results
+from pages.learn.classroom.views import pages
 from pages.serving import classroom
-from pages.serving.classroom import Board, ClassError, Question, Round, Tally
+from pages.serving.classroom import Board, ClassError, ClassStep, Round, Tally
+from pages.serving.network import address_in_network, in_container, is_loopback
 from pages.shared import messages
 from pages.shared.state import link
 
 MINE, ASKED, ELEMENT = "class_mine", "class_asked", "class_element"
-FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT}
+STEPS = "class_steps"  # parameter of the address: a plan
+FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT, STEPS}
 KEYS = {MINE, ASKED, *FREE_TEXT}
 _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
 LABELS: dict[classroom.Act, str] = {
@@ -27,8 +25,8 @@ LABELS: dict[classroom.Act, str] = {
     "revote": "Vote again",
     "reveal": "Reveal what is right",
 }
+EVERYWHERE = ("0.0.0.0", "::")  # addresses at which a server listens on every network
 MOST_RIGHT = 0.7  # above it there is little left to talk about (Crouch and Mazur 2001)
-SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 
 
 class ClassAccess(NamedTuple):
@@ -57,11 +55,24 @@ def _read(text: str, steers: bool) -> ClassAccess:
     return ClassAccess(classroom.code_of(code), key, steers)
 
 
-def begin() -> None:
-    """Begin a class with the questions of the plan (for `press`)."""
-    code, secret = classroom.begin(st.context.ip_address or "", questions())
+def begin(steps: Sequence[ClassStep]) -> None:
+    """Begin a class with these steps (for `press`)."""
+    code, secret = classroom.begin(st.context.ip_address or "", steps)
+    _present(code, secret)
+
+
+def regain(code: str, chosen: str) -> None:
+    """Present the class with this code and word (for `press`)."""
+    code = classroom.code_of(code)
+    if not code:
+        raise ClassError(404, "A class's code has 8 letters and digits; check it.")
+    _present(code, classroom.regain(st.context.ip_address or "", code, chosen))
+
+
+def _present(code: str, secret: str) -> None:
     st.session_state[_PRESENTED] = f"{code}.{secret}"
     link.write(link.PRESENTER, None)  # of a class that has ended
+    link.write(STEPS, None)
 
 
 def end(mine: ClassAccess) -> None:
@@ -96,25 +107,64 @@ def address() -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
 
 
+def is_local() -> bool:
+    """Tell whether this page is at an address that only its own machine reaches."""
+    return is_loopback(urlsplit(address()).hostname or "")
+
+
+def phones_address() -> str:
+    """Return the address of the app for phones: this machine's own, if the page is open at a local one.
+
+    It stays local where the server is reached in no other way, or the machine's own address is unknown.
+    """
+    parts = urlsplit(address())
+    serves = st.get_option("server.address") or EVERYWHERE[0]
+    may = is_local() and serves in EVERYWHERE and not in_container()
+    own = address_in_network() if may else None
+    if own is None:
+        return parts.geturl()
+    port = f":{parts.port}" if parts.port else ""
+    return parts._replace(netloc=f"{own}{port}").geturl()
+
+
 def forward(
-    mine: ClassAccess, board: Board, chosen: Question | None
+    mine: ClassAccess, board: Board, votes: Sequence[Tally], chosen: ClassStep | None
 ) -> tuple[str, Callable[[], object] | None]:
     """Return the label of Next and what it does.
 
     After a first vote it shows the answers without the right one. If most have it right, it then reveals it;
-    else it asks again, and reveals both votes. Then it asks the question ``chosen``. Before that, it brings
-    the projector back from an earlier round.
+    else it asks again, and reveals both votes. What explains the answers follows page by page, and then the
+    step ``chosen``.
     """
-    classes, now, (code, secret, _) = classroom.current(), board.current, mine
-    if now and board.shown < now.number:
-        return "Forward to the next answers", partial(classes.look, code, secret, False, board.shown)
-    if now and now.phase != "revealed":
-        act = following_act(now, classes.tallies(code, secret, now.number)[-1])
-        return LABELS[act], partial(classes.steer, code, secret, act, now.number)
+    classes, shown, (code, secret, _) = classroom.current(), board.shown, mine
+    if votes and _is_current(board, votes) and votes[-1].round.phase != "revealed":
+        act = following_act(votes[-1].round, votes[-1])
+        return LABELS[act], partial(classes.steer, code, secret, act, board.turn)
+    if shown and votes and board.page + 1 < (many := pages(votes)):
+        label = f"Why: page {board.page + 1} of {many - 1}"
+        return label, partial(classes.go, code, secret, shown.id, board.page + 1, board.turn)
     if chosen is None:
-        return "No further question", None
-    label = "Ask the next question" if now else "Ask the first question"
-    return label, partial(classes.ask, code, secret, chosen, now.number if now else 0)
+        return "No further step", None
+    label = "Ask the question" if chosen.question else "Show the view" if chosen.view else "Show the text"
+    return label, partial(classes.go, code, secret, chosen.id, 0, board.turn)
+
+
+def backward(
+    mine: ClassAccess, board: Board, votes: Sequence[Tally], steps: Sequence[ClassStep]
+) -> Callable[[], object] | None:
+    """Return what Previous does: a page of explanations back, else a step; phones stay where they are."""
+    if board.shown is None:
+        return None
+    page = board.page - 1 if votes else -1
+    at, index = board.shown.id, [step.id for step in steps].index(board.shown.id)
+    if page < 0:
+        at, page = steps[index - 1].id if index else "", 0
+    return partial(classroom.current().go, mine.code, mine.key, at, page, board.turn)
+
+
+def _is_current(board: Board, votes: Sequence[Tally]) -> bool:
+    """Tell whether the projector shows the question that phones are asked."""
+    return board.current is not None and board.current.number == votes[-1].round.number
 
 
 def following_act(now: Round, votes: Tally) -> classroom.Act:
@@ -127,26 +177,8 @@ def following_act(now: Round, votes: Tally) -> classroom.Act:
     return "reveal" if not votes.answered or min(shares) > MOST_RIGHT else "revote"
 
 
-def following(board: Board, questions: Sequence[Question]) -> int:
-    """Return the index of the question after the current one; 0 before the first and if it left the list."""
-    if board.current is None or board.current.question not in questions:
+def following(board: Board, steps: Sequence[ClassStep]) -> int:
+    """Return the index of the step after the one on the projector; 0 before the first."""
+    if board.shown is None:
         return 0
-    return questions.index(board.current.question) + 1
-
-
-@functools.cache
-def questions() -> tuple[Question, ...]:
-    """Return the questions, in the order of the lessons' steps; each links to its step."""
-    exercises = [(step, *material.exercise(SEED, qc.Scheme(qc.INT4), step)) for step in material.ASKED]
-    seed = f"&learn_predict_seed={SEED}"
-    return (
-        _question("scale", "code", "codes", material.READINGS, "uint3 asymmetric fixed(0, 100)"),
-        _question("zero_point", "asymmetric", "zero_point", material.RELU, "int4 asymmetric fixed(-1, 4.6)"),
-        _question("granularity", "rows", "scale", material.OUTLIER_ROW, "int4 symmetric per_channel(0)"),
-        *(_question("predict", step, step, x.load(), str(scheme), seed) for step, x, scheme in exercises),
-    )
-
-
-def _question(lesson: str, step: str, asked: str, x: Any, scheme: str, more: str = "") -> Question:
-    result = qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme))
-    return ask_about(result, asked, lesson_link(lesson, step) + more)
+    return [step.id for step in steps].index(board.shown.id) + 1

@@ -1,65 +1,120 @@
-"""The answers of a class as files that the teacher keeps."""
+"""The answers of a class as files that the teacher keeps: a table, and a report."""
 
 import csv
 import html
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
 
 from pages.learn.classroom.results import NO_MISTAKE, Result, reason, results
-from pages.serving.classroom import Tally
+from pages.learn.classroom.views import table
+from pages.serving.classroom import Ballot, Round, Tally
+from pages.serving.classroom.words import KINDS
 
-Writer = Callable[[Sequence[Tally], str], str]  # of a file
+Writer = Callable[[Sequence[Tally], Sequence[Ballot], str], str]  # of a file
+_HEAD = ("student", "question", "given", "asked for", "right answer")
+_VOTE = ("vote {}", "right {}", "why {}", "time {} (UTC)")
+MARK = "\ufeff"  # by which Excel knows that a table is UTF-8
+_STYLE = (
+    "body{font:16px/1.4 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+    "td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}"
+    ".qs-part td{text-align:right}.qs-part th{font-weight:400;opacity:.7}"
+    ".qs-marked{background:#cfe8f5;color:#000}"
+)
 
-_COLUMNS = [
-    *("round", "vote", "question", "facts", "asked for", "answer"),
-    *("is right", "students", "answered", "mistakes", "link"),
-]
 
-
-def as_csv(tallies: Sequence[Tally], address: str) -> str:
-    """Write every number that was given, one per line, with how often, and the known mistakes that give it.
+def as_csv(tallies: Sequence[Tally], ballots: Sequence[Ballot], address: str) -> str:
+    """Write what each student answered to each question, all votes in one line, for Excel and others.
 
     Args:
         address: of the app, for the links, with its slash.
     """
+    asked = [list(votes) for _, votes in groupby((tally.round for tally in tallies), _asked_once())]
+    most = max((len(votes) for votes in asked), default=1)
     written = io.StringIO()
-    lines = csv.writer(written, lineterminator="\n")
-    lines.writerow(_COLUMNS)
-    for tally in tallies:
-        now, link = tally.round, tally.round.question.link
-        link = link and address + link
-        for result in results(tally):
-            head = [now.number, now.vote, now.question.prompt, now.question.facts, result.name]
-            lines.writerow([*head, result.right, "yes", result.right_count, result.answered, "", link])
-            for given in result.wrong:
-                why = "; ".join(dict.fromkeys(each.kind for each in given.why)) or NO_MISTAKE
-                lines.writerow([*head, given.value, "no", given.students, result.answered, why, link])
-    return written.getvalue()
+    lines = csv.writer(written, lineterminator="\r\n")
+    every = [name.format(vote) for vote in range(1, most + 1) for name in _VOTE]
+    lines.writerow([*_HEAD, *every, "link"])
+    given = {(ballot.student, ballot.round): ballot for ballot in ballots}
+    for votes in asked:
+        question = votes[0].question
+        link = question.link and address + question.link
+        students = sorted({student for student, number in given if number in {each.number for each in votes}})
+        for student in students:
+            for field, (name, key) in enumerate(zip(question.fields, question.keys, strict=True)):
+                row = [student, question.prompt, question.facts, name, question.said(key.right)]
+                for each in votes:
+                    row += _answer(each, given.get((student, each.number)), field)
+                lines.writerow([*row, *[""] * (len(_VOTE) * (most - len(votes))), link])
+    return MARK + written.getvalue()
 
 
-def as_html(tallies: Sequence[Tally], address: str) -> str:
-    """Write one page that needs nothing else: the questions, the answers, and why.
+def _asked_once() -> Callable[[Round], int]:
+    """Return what numbers the questions: each first vote begins another one."""
+    number = 0
+
+    def count(now: Round) -> int:
+        nonlocal number
+        number += now.vote == 1
+        return number
+
+    return count
+
+
+def _answer(now: Round, ballot: Ballot | None, field: int) -> list[str]:
+    """Return what a student answered in a round, whether it is right, why not, and when."""
+    if ballot is None:
+        return [""] * len(_VOTE)
+    typed = ballot.typed[field]
+    kinds = dict.fromkeys(mark.kind for mark in now.question.reasons(field, typed))
+    why = "; ".join(_words(kind) for kind in kinds)
+    return [now.question.said(typed), "no" if kinds else "yes", why, _time(ballot.time)]
+
+
+def _words(kind: str) -> str:
+    """Write a kind of mistake as people call it."""
+    if kind == "wrong":
+        return NO_MISTAKE
+    return KINDS[kind].en if kind in KINDS else kind
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" if seconds else ""
+
+
+def as_html(tallies: Sequence[Tally], ballots: Sequence[Ballot], address: str) -> str:
+    """Write one page that needs nothing else: when it was, the questions with their tensors, answers and why.
 
     Args:
         address: as for `as_csv`.
     """
-    body = "".join(part for tally in tallies for part in _section(tally, address))
+    times: Mapping[int, float] = {}
+    for ballot in ballots:
+        times = {**times, ballot.round: min(ballot.time, times.get(ballot.round, ballot.time))}
+    body = "".join(part for tally in tallies for part in _section(tally, times, address))
+    first = _time(min(times.values(), default=0.0))
+    students = len({ballot.student for ballot in ballots})
+    when = f"<p>{first[:10]} · {students} students answered.</p>" if first else "<p>Nobody has answered.</p>"
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        "<title>Answers of a class · Quantscope</title><style>"
-        "body{font:16px/1.4 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-        "td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}</style></head><body>"
-        f"<h1>Answers of a class</h1>{body}</body></html>"
+        f"<title>Answers of a class · Quantscope</title><style>{_STYLE}</style></head><body>"
+        f"<h1>Answers of a class</h1>{when}{body}</body></html>"
     )
 
 
-def _section(tally: Tally, address: str) -> Iterator[str]:
+def _section(tally: Tally, times: Mapping[int, float], address: str) -> Iterator[str]:
     now, link = tally.round, tally.round.question.link
     vote = f" (vote {now.vote})" if now.vote > 1 else ""
     yield f"<h2>{html.escape(now.question.prompt)}{vote}</h2><p>{html.escape(now.question.facts)}"
+    if when := _time(times.get(now.number, 0.0)):
+        yield f" · first answer at {when[11:16]} UTC"
     if link:
         yield f' · <a href="{html.escape(address + link)}">Open it in Quantscope</a>'
-    yield "</p><table><tr><th>Asked for</th><th>Answer</th><th>Students</th><th>Why</th></tr>"
+    yield "</p>"
+    if now.question.part:
+        yield f'<div class="qs-part">{table(now.question.part)}</div>'
+    yield "<table><tr><th>Asked for</th><th>Answer</th><th>Students</th><th>Why</th></tr>"
     for result in results(tally):
         right = f"Right. {html.escape(result.how)}"
         yield _table_row(result.name, result.right, result.right_count, result, right)

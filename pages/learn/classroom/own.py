@@ -12,7 +12,7 @@ from pages.learn.classroom.controls import ASKED, ELEMENT, ClassAccess, press
 from pages.learn.classroom.questions import ask_about
 from pages.maps.places import read_element
 from pages.serving import classroom
-from pages.serving.classroom import Question
+from pages.serving.classroom import ClassStep
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
@@ -20,10 +20,15 @@ from pages.sidebar import sidebar
 from quantcore import prediction
 
 MOST_LINK = 8000  # characters of a link that a question keeps
+MINUTES = 3  # for a question
 
 
-def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
-    """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme."""
+def own_question(mine: ClassAccess, steps: Sequence[ClassStep], place: int) -> None:
+    """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme.
+
+    Args:
+        place: among the steps, where it is added.
+    """
     names = {asked: f"{name.capitalize()}s" for asked, name in prediction.ASKED.items()}
     asked = choice.segmented("Ask for", ASKED, names)
     chosen = views.yours()
@@ -50,9 +55,10 @@ def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
     st.markdown(messages.plain(", ".join(question.fields)))
     if note:
         st.caption(note)
-    added = partial(classroom.current().set_plan, mine.code, mine.key, [*questions, question])
-    there = question in questions
-    label = "On the list already" if there else "Add to the questions"
+    step = ClassStep("", MINUTES, question=question)
+    added = partial(classroom.current().set_plan, mine.code, mine.key, [*steps[:place], step, *steps[place:]])
+    there = any(question == other.question for other in steps)
+    label = "In the plan already" if there else "Add to the plan"
     st.button(label, disabled=there, on_click=press, args=(added,))
 
 

@@ -1,20 +1,23 @@
 """A class that answers together: the presenter's page and, at the projector's link, what the class sees."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import streamlit as st
 
+import quantcore as qc
 from pages.browser import streamlit_dom
-from pages.learn.classroom import controls, files, own, views
+from pages.learn.classroom import controls, editor, files, own, plan, views
 from pages.learn.classroom.controls import ClassAccess, press
 from pages.serving import classroom
-from pages.serving.classroom import Board, ClassError, Question
-from pages.serving.network import is_loopback
+from pages.serving.classroom import Board, ClassError, ClassStep, Tally
 from pages.shared import messages
+from pages.shared.large import LARGE
 from pages.shared.state import link, sharing
 
+_SEEN = "_class_seen"
 EVERY = 1.0  # seconds: Streamlit has no push
 GONE = (403, 404)  # what is answered where there is no class, or none that this key opens
 HELP: dict[classroom.Act, str] = {
@@ -25,7 +28,7 @@ HELP: dict[classroom.Act, str] = {
     "reset": "Asks the question again and deletes its answers",
 }
 BESIDE: dict[classroom.Act, str] = {
-    "lock": "Answers",
+    "lock": "Show",
     "open": "Open again",
     "reveal": "Reveal",
     "revote": "Revote",
@@ -47,7 +50,7 @@ def start() -> None:
             "An example: what a class sees of 24 answers. They are invented; the numbers and reasons are "
             "computed."
         )
-        st.html(views.example(controls.questions()[0]))
+        st.html(views.example(plan.questions()[1]))
 
 
 def _offer() -> None:
@@ -65,13 +68,42 @@ def _offer() -> None:
         messages.error(str(error))
         return
     controls.show_problem()
-    st.button("Begin a class", type="primary", key="class_begin", on_click=press, args=(controls.begin,))
+    steps, more = plan.steps(), _brought()
+    begin = partial(controls.begin, steps if more is None else more)
+    label = "Begin a class" if more is None else f"Begin a class with these {len(more)} steps"
+    st.button(label, type="primary", key="class_begin", on_click=press, args=(begin,))
+    _reopen()
     st.caption(
         "Students who predict before a demonstration understand it better than those who only watch (Crouch "
         "et al. 2004, American Journal of Physics 72, 835; Miller et al. 2013, Physical Review ST Physics "
         "Education Research 9, 020113). Only answers are kept, without names or addresses, until the class "
         "ends: when you end it, after two hours without use, or after a day at most."
     )
+
+
+def _brought() -> Sequence[ClassStep] | None:
+    """Return the plan of the link or of a file that is opened here; None without one."""
+    text = st.query_params.get(controls.STEPS)
+    if text is not None:
+        link.understand(controls.STEPS)
+        try:
+            return editor.unpacked(text)
+        except qc.QuantError as error:
+            messages.error(str(error))
+    with st.expander("Open a plan that you kept"):
+        return editor.upload("File of a plan", "class_file_first")
+
+
+def _reopen() -> None:
+    """Draw how a class is regained on another machine."""
+    with st.expander("Get back a class that is open"), st.form("class_reopen", border=False):
+        st.text_input("Code of the class", key="class_code_typed")
+        st.text_input("Your word", type="password", key="class_word_typed")
+
+        def regain() -> None:
+            controls.regain(st.session_state["class_code_typed"], st.session_state["class_word_typed"])
+
+        st.form_submit_button("Get it back", on_click=press, args=(regain,))
 
 
 @st.fragment(run_every=EVERY)
@@ -84,19 +116,50 @@ def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> N
     """
     try:
         board = classroom.current().board(mine.code, mine.key)
-        votes = classroom.current().tallies(mine.code, mine.key, board.shown)
+        votes = votes_on(mine, board)
     except ClassError as error:
-        if drawn and error.status in GONE:
-            st.rerun()
+        if error.status in GONE:
+            _gone(drawn is None, error)
         messages.error(str(error))
         return
-    if drawn and (board.current, board.shown) != (drawn.current, drawn.shown):
+    if drawn and (board.current, board.turn) != (drawn.current, drawn.turn):
         st.rerun()
-    join = "" if drawn else views.joining(mine.code, controls.address())
-    st.html(views.scene(board, votes, join, peek, 2 if drawn else 1) if votes else views.waiting(board, join))
+    level, join = (2, "") if drawn else (1, views.joining(mine.code, controls.phones_address()))
+    st.session_state[_SEEN] = True
+    if votes:
+        st.html(views.scene(board, votes, join, peek, level, board.page))
+    elif board.shown is None:
+        st.html(views.waiting(board, join))
+    elif board.shown.view and not drawn:
+        with st.container(key="class_view"):
+            st.iframe(f"{controls.address()}{embedded(board.shown.view)}", height=600, alt=board.shown.title)
+    else:
+        st.html(views.text(board.shown, level))
+        if board.shown.view:
+            st.markdown(f"The projector shows [this view]({controls.address()}{board.shown.view}).")
 
 
-def head(mine: ClassAccess) -> None:
+def votes_on(mine: ClassAccess, board: Board) -> list[Tally]:
+    """Return the votes on the question that the projector shows."""
+    step = board.shown.id if board.shown else ""
+    return classroom.current().tallies(mine.code, mine.key, step)
+
+
+def embedded(view: str) -> str:
+    """Return page and query of a view within the projector's page, in large type."""
+    return f"{view}{'&' if '?' in view else '?'}{LARGE}=true&embed=true"
+
+
+def _gone(is_projector: bool, error: ClassError) -> None:
+    """Say farewell on a projector that has shown the class; else draw the page anew."""
+    if not is_projector:
+        st.rerun()
+    if st.session_state.get(_SEEN):
+        st.html(views.farewell())
+        st.stop()
+
+
+def head(mine: ClassAccess, steps: list[ClassStep]) -> None:
     """Draw the code, and what goes with the class as a whole."""
     title, more = st.columns([2, 5], vertical_alignment="center")
     title.markdown(f"# Class {views.spelled(mine.code)}")
@@ -106,8 +169,10 @@ def head(mine: ClassAccess) -> None:
         st.link_button("Projector", f"{at}learn-class?{projector}", icon=":material/slideshow:",
                        help="Opens what the class sees; it can't steer the class")  # fmt: skip
         with st.popover("Join", icon=":material/qr_code_2:"):
-            st.html(views.joining(code, at))
-        with st.popover("Download", icon=":material/download:"):
+            st.html(views.joining(code, controls.phones_address()))
+        with st.popover("Plan", icon=":material/list_alt:"):
+            editor.files(mine, steps)
+        with st.popover("Answers", icon=":material/download:"):
             st.write("Questions, answers and links, for as long as the class lasts:")
             for name, write in (("csv", files.as_csv), ("html", files.as_html)):
                 content = partial(written, mine, write, at)
@@ -119,93 +184,127 @@ def head(mine: ClassAccess) -> None:
 
 def written(mine: ClassAccess, write: files.Writer, at: str) -> str:
     """Return a file of all answers so far."""
-    return write(classroom.current().tallies(mine.code, mine.key), at)
+    store = classroom.current()
+    return write(store.tallies(mine.code, mine.key), store.ballots(mine.code, mine.key), at)
 
 
-def steer(mine: ClassAccess, board: Board, chosen: Question | None) -> None:
-    """Draw the buttons that steer. Their keys name their round, so that a press too many finds none."""
+def steer(
+    mine: ClassAccess, board: Board, votes: list[Tally], steps: list[ClassStep], chosen: ClassStep | None
+) -> None:
+    """Draw the buttons that steer. Their keys name their turn, so that a press too many finds none."""
     now, (code, secret, _), classes = board.current, mine, classroom.current()
-    stands = f"{board.shown}_{now.number if now else 0}_{now.phase if now else ''}"
     with st.container(key="lesson_previous", width=120):
-        back = partial(classes.look, code, secret, True, board.shown)
+        back = controls.backward(mine, board, votes, steps)
         st.button(
             "Previous",
-            key=f"class_back_{stands}",
+            key=f"class_back_{board.turn}",
             on_click=press,
             args=(back,),
-            disabled=board.shown <= board.first,
-            help="Shows the answers to the previous question again; phones stay at this one",
+            disabled=back is None,
+            help="Shows the step before again; phones stay at the last question",
             width="stretch",
         )
-    with st.container(key="lesson_next", width=260):
-        label, do = controls.forward(mine, board, chosen)
+    with st.container(key="lesson_next", width=230):
+        label, do = controls.forward(mine, board, votes, chosen)
         st.button(
             label,
-            key=f"class_next_{stands}",
+            key=f"class_next_{board.turn}",
             type="primary",
             on_click=press,
             args=(do,),
             disabled=do is None,
             width="stretch",
         )
+    is_current = bool(now and votes and now.number == votes[-1].round.number)
     for act, label in BESIDE.items():
         if act == ("lock" if now and now.phase == "locked" else "open"):
             continue
-        do = partial(classes.steer, code, secret, act, now.number if now else 0)
-        off = now is None or board.shown != now.number or (now.phase == "revealed" and act in CLOSED)
-        st.button(
-            label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act]
-        )
+        do = partial(classes.steer, code, secret, act, board.turn)
+        off = not is_current or bool(now and now.phase == "revealed" and act in CLOSED)
+        key = f"class_{act}_{board.turn}"
+        st.button(label, key=key, on_click=press, args=(do,), disabled=off, help=HELP[act])
+    _clock(steps, board)
 
 
-def choose(mine: ClassAccess, board: Board, questions: list[Question]) -> Question | None:
-    """Draw the choice of the next question; return it, None if there is no further one."""
-    after = controls.following(board, questions)
-    index = st.selectbox(
-        "Next question",
-        range(len(questions)),
-        index=after if after < len(questions) else None,
-        format_func=lambda i: f"{i + 1} of {len(questions)} · {questions[i].prompt} {questions[i].facts}",
-        key=f"class_choice_{board.current.number if board.current else 0}_{len(questions)}",
-        placeholder="No further question: choose one, or add your own",
+def _clock(steps: list[ClassStep], board: Board) -> None:
+    """Draw the minutes of the step, and the minute that it is."""
+    index = controls.following(board, steps) - 1
+    if index < 0:
+        return
+    begin, end = (sum(step.minutes for step in steps[:i]) for i in (index, index + 1))
+    whole = sum(step.minutes for step in steps)
+    st.html(
+        f'<span class="qs-time">step {index + 1} of {len(steps)} · {begin}–{end} of {whole} min · <span '
+        f'class="qs-clock" role="timer" title="Click to set the clock to minute {begin}" '
+        f'data-begin="{begin}" data-end="{end}"></span></span>'
     )
-    if index is None:
-        return None
-    rest = [question for i, question in enumerate(questions) if i != index]
-    less = partial(classroom.current().set_plan, mine.code, mine.key, rest)
-    key = f"class_remove_{index}_{len(questions)}"
-    st.button("Remove", key=key, on_click=press, args=(less,), help="From the list of questions")
-    return questions[index]
+
+
+def choose(board: Board, steps: list[ClassStep]) -> ClassStep | None:
+    """Draw the choice of the next step; return it, None if there is no further one."""
+    after = controls.following(board, steps)
+    index = st.selectbox(
+        "Next step",
+        range(len(steps)),
+        index=after if after < len(steps) else None,
+        format_func=partial(editor.label, steps),
+        key=f"class_choice_{board.turn}_{len(steps)}",
+        placeholder="No further step: choose one, or add your own",
+    )
+    return None if index is None else steps[index]
 
 
 def present(mine: ClassAccess) -> None:
     """Draw the presenter's page."""
     store = classroom.current()
-    board, questions = store.board(mine.code, mine.key), store.plan(mine.code, mine.key)
-    head(mine)
+    board, steps = store.board(mine.code, mine.key), store.plan(mine.code, mine.key)
+    votes = votes_on(mine, board)
+    head(mine, steps)
     controls.show_problem()
-    if is_loopback(urlsplit(st.context.url or "").hostname or ""):
-        messages.warning(
-            "Phones can't reach this address: open this page at the machine's own name or address."
-        )
-    steering = st.container(horizontal=True, key="class_steer")
+    _reach()
+    steering = st.container(horizontal=True, key="class_steer", vertical_alignment="center")
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            chosen = choose(mine, board, questions)
+        chosen = choose(board, steps)
         peek = st.toggle("Show me the answers before they are revealed", key="class_peek")
+        _prepare(mine, steps, controls.following(board, steps) - 1)
         st.caption(
-            "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous. Each "
-            "browser has one answer to a question, but a private window can vote twice. Only this window's "
-            "address steers the class; Link leaves it out."
+            "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous, also in "
+            "the projector's window. Each browser has one answer to a question, but a private window can "
+            "vote twice. Only this window's address steers the class; Link leaves it out."
         )
-        hint = "About the tensor and scheme in the sidebar, which are those of the other pages"
-        if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params", help=hint):
-            own.own_question(mine, questions)
     with right:
         show(mine, board, peek)
     with steering:
-        steer(mine, board, chosen)
+        steer(mine, board, votes, steps, chosen)
+
+
+def _reach() -> None:
+    """Say where phones join, if this page is at an address that only its own machine reaches."""
+    if not controls.is_local():
+        return
+    there = controls.phones_address()
+    if there == controls.address():
+        messages.warning(
+            "Phones can't reach this address: open this page at the machine's own name or address, and "
+            "start the server without an address such as localhost."
+        )
+        return
+    messages.hint(
+        f"Phones join at {there}class, this machine's own address. If one can't, this machine's firewall "
+        "may block the port, or the network keeps its devices apart, as guest networks do: use a phone's "
+        "hotspot then."
+    )
+
+
+def _prepare(mine: ClassAccess, steps: list[ClassStep], start: int) -> None:
+    """Draw what changes the plan."""
+    place = start + 1
+    if st.toggle("Edit the steps", key="class_edit"):
+        place = editor.edit(mine, steps, max(start, 0)) + 1
+    hint = "About the tensor and scheme in the sidebar, which are those of the other pages"
+    if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params", help=hint):
+        own.own_question(mine, steps, place)
 
 
 st.html(f"<style>{CSS}</style>")

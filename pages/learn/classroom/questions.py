@@ -58,10 +58,10 @@ def ask_about(
             f"A {ASKED[asked]} asked for is not finite; remove NaN and infinities from the tensor."
         )
     is_of_elements = asked not in (*OF_BLOCKS, "bits")
-    part = _part(result, places if is_of_elements else []) if asked != "bits" else None
+    part = part_of(result, places if is_of_elements else []) if asked != "bits" else None
     given = [_given(result, asked, t, part is not None) for t in traces]
     one = len({t.block for t in traces}) == 1
-    facts = [*_scheme_facts(result, asked), *(given[0] if one else [])]
+    facts = [*scheme_facts(result, asked), *(given[0] if one else [])]
     facts += [f"{DIGITS[asked]} significant digits"] if DIGITS[asked] else []
     key = _prompt_key(asked, len(places), result.scale.numel() == 1)
     return Question(
@@ -108,7 +108,7 @@ def _places(result: qc.Quantized, asked: str, at: Place | None) -> list[Place]:
     return telling(result, trace(result, at or first).block)
 
 
-def _scheme_facts(result: qc.Quantized, asked: str) -> list[str]:
+def scheme_facts(result: qc.Quantized, asked: str) -> list[str]:
     """Return what is given of the scheme."""
     scheme, fmt = result.scheme, result.scheme.format
     facts = [f"{fmt}: codes {fmt.qmin} to {fmt.qmax}", "symmetric" if scheme.symmetric else "asymmetric"]
@@ -145,7 +145,7 @@ def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[s
     return known
 
 
-def _part(result: qc.Quantized, places: Sequence[Place]) -> TensorPart | None:
+def part_of(result: qc.Quantized, places: Sequence[Place] = ()) -> TensorPart | None:
     """Return the part with these elements, by default the whole tensor; None if a projector can't show it."""
     shape = tuple(result.x.shape)
     plane = result.x.reshape(-1, shape[-1] if shape else 1)

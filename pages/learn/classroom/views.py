@@ -1,13 +1,16 @@
 """What projector and presenter see of a class, as HTML, in which all text is escaped."""
 
 import html
+import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import NamedTuple
 
 from pages.learn.classroom.results import NO_MISTAKE, Result, WrongAnswer, in_order, reason, results
-from pages.serving.classroom import Board, Question, Round, Tally, TensorPart, letter
+from pages.serving.classroom import Board, ClassStep, Question, Round, Tally, TensorPart, letter
 from pages.shared.state.sharing import qr
 from quantcore.wording import count
 
@@ -15,6 +18,19 @@ FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown i
 SHOWN, LISTED = 4, 7  # wrong numbers with a bar, once revealed; numbers before that
 STATES = {"open": "voting", "locked": "talk with your neighbors", "revealed": "revealed"}
 RIGHT, WRONG = "✓", "✗"  # told apart without color
+# of explanations on a projector: lines in a column, characters of a line beside the bars and on a page
+LINES, BESIDE, ACROSS = 11, 38, 56
+
+
+class Explanation(NamedTuple):
+    """What explains an answer: HTML, and its paragraphs as text."""
+
+    html: str
+    texts: tuple[str, ...]
+
+    def lines(self, characters: int) -> int:
+        """Return about how many lines it takes with so many characters in each."""
+        return sum(max(1, math.ceil(len(text) / characters)) for text in self.texts)
 
 
 def spelled(code: str) -> str:
@@ -33,13 +49,29 @@ def joining(code: str, address: str) -> str:
 
 
 def waiting(board: Board, join: str) -> str:
-    """Return what is shown before the first question."""
+    """Return what is shown before the first step."""
     heading = "<h1>Join the class</h1>" if join else ""
     joined = f'<div class="qs-count"><b>{board.joined}</b> joined</div>'
     return f'<div class="qs-class{" qs-wait" * bool(join)}">{heading}{join}{joined}</div>'
 
 
-def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1) -> str:
+def farewell() -> str:
+    """Return what a projector shows once its class has ended."""
+    thanks = "<h1>Thank you for taking part.</h1><p>The class has ended, and its answers are deleted.</p>"
+    return f'<div class="qs-class qs-wait">{thanks}</div>'
+
+
+def text(step: ClassStep, level: int = 1) -> str:
+    """Return a step that is an explanation."""
+    body = "".join(f"<p>{_signed(html.escape(line)) or '&nbsp;'}</p>" for line in step.text.splitlines())
+    return (
+        f'<div class="qs-class qs-step"><h{level}>{html.escape(step.title)}</h{level}><div>{body}</div></div>'
+    )
+
+
+def scene(
+    board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1, page: int = 0
+) -> str:
     """Return a question, what is given, how many answered, and what belongs to the phase.
 
     That is the tensor and how to ``join`` while it is open; every answer, without the right one, once it is
@@ -49,12 +81,13 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
         votes: on the question; of the last two, the earlier one is shown too.
         peek: whether to show the answers before they are revealed.
         level: of the heading.
+        page: of what is shown once it is revealed; see `pages`.
     """
     now, question = votes[-1].round, votes[-1].round.question
     vote, joined = f" (vote {now.vote})" if now.vote > 1 else "", max(board.joined, votes[-1].answered)
     share = f"{votes[-1].answered / joined if joined else 0:.1%}"
     if peek or now.phase == "revealed":
-        main = _answers(votes)
+        main = _answers(votes, page)
     elif now.phase == "locked":
         main, join = _histogram(votes), ""
     else:
@@ -77,16 +110,19 @@ def example(question: Question) -> str:
         wrong = Counter(dict(zip(values, (5, 2, 1), strict=False)))
         counts.append(wrong + Counter({key.right: everyone - wrong.total()}))
     held = Round(1, 1, "revealed", question)
-    return scene(Board(everyone, everyone, held, 1, 1), [Tally(held, everyone, tuple(counts))], level=2)
+    return scene(Board(everyone, everyone, held, None, 0, 0), [Tally(held, everyone, tuple(counts))], level=2)
 
 
 def _asked(question: Question) -> str:
     """Return the tensor, with the elements asked for, or the names of the numbers asked for."""
     part = question.part
     if part is not None and part.marked:
-        return _table(part)
+        return table(part)
+    shown = table(part) if part else ""
+    if question.choices:
+        return f"{shown}<ol>{''.join(f'<li>{_minus(text)}</li>' for text in question.choices)}</ol>"
     names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
-    return f"{_table(part) if part else ''}<ul>{names}</ul>"
+    return shown + (f"<ul>{names}</ul>" if len(question.fields) > 1 else "<div></div>")
 
 
 def _histogram(votes: Sequence[Tally]) -> str:
@@ -128,17 +164,51 @@ def _earlier(before: Sequence[Result]) -> str:
     return "<p>Pale bars: the vote before.</p>" if before else ""
 
 
-def _answers(votes: Sequence[Tally]) -> str:
+def pages(votes: Sequence[Tally]) -> int:
+    """Return how many pages the answers take: one, or one of bars and others with what explains them."""
+    return len(_paged(results(votes[-1])))
+
+
+def _answers(votes: Sequence[Tally], page: int) -> str:
     """Return each number with its answers as bars, and the wrong ones with their mistakes."""
     now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
-    cards = "".join(_card(*pair) for pair in zip_longest(now, before))
-    return (
-        f'<div class="qs-answers">{_cards(cards, len(now))}'
-        f'<div class="qs-why">{_earlier(before)}{_reasons(now)}</div></div>'
-    )
+    every = _paged(now)
+    page = min(page, len(every) - 1)
+    cards = _cards("".join(_card(*pair) for pair in zip_longest(now, before)), len(now))
+    if len(every) == 1:
+        why = _earlier(before) + (_explained(every[0]) or _all_right(now))
+        return f'<div class="qs-answers">{cards}<div class="qs-why">{why}</div></div>'
+    if page == 0:
+        return f'<div class="qs-answers qs-unmarked">{cards}{_earlier(before)}</div>'
+    return f'<div class="qs-why qs-page">{_explained(every[page])}</div>'
 
 
-def _table(part: TensorPart) -> str:
+def _paged(found: Sequence[Result]) -> list[list[Explanation]]:
+    """Return what explains the wrong answers, by page; the first of several is for the bars."""
+    reasons = _reasons(found)
+    if sum(reason.lines(BESIDE) for reason in reasons) <= LINES:
+        return [reasons]
+    every: list[list[Explanation]] = [[], []]
+    left = 2 * LINES
+    for each in reasons:
+        if every[-1] and each.lines(ACROSS) > left:
+            every.append([])
+            left = 2 * LINES
+        every[-1].append(each)
+        left -= each.lines(ACROSS)
+    return every
+
+
+def _explained(reasons: Sequence[Explanation]) -> str:
+    return "<dl>" + "".join(each.html for each in reasons) + "</dl>" if reasons else ""
+
+
+def _all_right(found: Sequence[Result]) -> str:
+    return f"<p>No {'wrong ' * any(result.answered for result in found)}answers.</p>"
+
+
+def table(part: TensorPart) -> str:
+    """Return the part of a tensor, with what is asked for marked."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *part.columns))
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
@@ -194,21 +264,29 @@ def _share(count: int, result: Result) -> str:
     return f"{count / result.answered if result.answered else 0:.1%}"
 
 
-def _reasons(found: Sequence[Result]) -> str:
-    """Return the wrong answers, explained ones first, then the commonest, and why somebody gives each."""
+def _reasons(found: Sequence[Result]) -> list[Explanation]:
+    """Return why each wrong answer is given: what mistakes explain, the commonest first, then the rest."""
     every = [(result, given) for result in found for given in result.wrong]
-    if not every:
-        return (
-            "<p>No wrong answers.</p>" if any(result.answered for result in found) else "<p>No answers.</p>"
+    every.sort(key=lambda pair: -pair[1].students)
+    found_why = [Explanation(*_said(*pair)) for pair in every if pair[1].why]
+    rest, place = [pair for pair in every if not pair[1].why], lambda pair: found.index(pair[0])
+    if rest:
+        listed = "; ".join(
+            f"{name}: {', '.join(f'{given.value} ({given.students})' for _, given in group)}"
+            for name, group in itertools.groupby(sorted(rest, key=place), lambda pair: pair[0].name)
         )
-    every.sort(key=lambda pair: (not pair[1].why, -pair[1].students))
-    return "<dl>" + "".join(_reason(*pair) for pair in every) + "</dl>"
+        found_why.append(
+            Explanation(f"<dt>{NO_MISTAKE.capitalize()}</dt><dd>{_minus(listed)}</dd>", ("", listed))
+        )
+    return found_why
 
 
-def _reason(result: Result, given: WrongAnswer) -> str:
-    why = "".join(f"<dd>{_signed(reason(each))}</dd>" for each in given.why) or f"<dd>{NO_MISTAKE}</dd>"
+def _said(result: Result, given: WrongAnswer) -> tuple[str, tuple[str, ...]]:
+    """Return HTML of what explains an answer, and its lines as text."""
+    why = "".join(f"<dd>{_signed(reason(each))}</dd>" for each in given.why)
     students = count(given.students, "student")
-    return f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>{why}"
+    head = f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>"
+    return f"<div>{head}{why}</div>", ("", *(f"{each.sentence} {each.step}" for each in given.why))
 
 
 def _minus(text: str) -> str:

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
 import quantcore as qc
-from pages.shared.state import choice, link
+from pages.shared.state import choice
 from quantcore import outputs
 
 KV_CACHE = "kv_cache"
@@ -53,7 +52,6 @@ _HELP = {
     "activations": "How x is quantized while the layer runs; the same for every method except LLM.int8, "
     "which always uses int8 per token.",
 }
-_OF_METHOD = ("om_alpha", "om_clip", "om_order", "om_damping", "om_signs", "om_threshold", "om_column")
 
 
 @dataclass(frozen=True)
@@ -134,40 +132,45 @@ def method(place: DeltaGenerator) -> str:
     return choice.segmented("Steps of", "om_method", PICTURES, place, default=usual, width="content")
 
 
-def options() -> outputs.MethodOptions:
-    """Return what is chosen for the methods, before their controls are drawn."""
-
-    def value(key: str) -> Any:
-        held = st.session_state.get(key)
-        if held is None:
-            held = _of_link(key)
-        return DEFAULTS[key] if held is None else held
-
-    return outputs.MethodOptions(
-        alpha=float(value("om_alpha")),
-        clip=bool(value("om_clip")),
-        act_order=bool(value("om_order")),
-        damping=float(value("om_damping")),
-        signs=0 if value("om_signs") == "random" else None,
-        threshold=float(value("om_threshold")),
-    )
-
-
-def _of_link(key: str) -> Any:
-    """Return the value of a control that the link carries; None if it carries none that can be used."""
-    text, usual = st.query_params.get(key), DEFAULTS[key]
-    if text is None:
-        return None
-    if isinstance(usual, bool):
-        return text.lower() == "true"
-    if isinstance(usual, str):
-        return text
-    try:
-        return type(usual)(text)
-    except ValueError:
-        return None
+def options(method: str, place: DeltaGenerator) -> outputs.MethodOptions:
+    """Draw what the methods leave to choose, those of the chosen one visible: all of them are in the link."""
+    rows = {
+        name: place.container(
+            key=f"om_{'shown' if name == method else 'hidden'}_{name}",
+            horizontal=True, vertical_alignment="bottom", width="content",
+        )
+        for name in (outputs.SMOOTHQUANT, outputs.AWQ, outputs.GPTQ, outputs.HADAMARD, outputs.LLM_INT8)
+    }  # fmt: skip
+    alpha = rows[outputs.SMOOTHQUANT].slider(
+        "α", 0.0, 1.0, DEFAULTS["om_alpha"], 0.05, key="om_alpha", bind="query-params", width=300,
+        help="s = max|x|^α / max|w|^(1−α): 0 leaves all of the outliers to x, 1 moves all to w.",
+    )  # fmt: skip
+    clip = rows[outputs.AWQ].toggle(
+        "Search clipping thresholds too", key="om_clip", bind="query-params",
+        help="Of every row and group, from 100 % down to 55 % of its largest weight, as AutoAWQ does.",
+    )  # fmt: skip
+    signs = choice.segmented(
+        "Signs", "om_signs", SIGNS, rows[outputs.HADAMARD], width="content",
+        help="random multiplies every channel by ±1 first, as QuaRot does.",
+    )  # fmt: skip
+    threshold = rows[outputs.LLM_INT8].number_input(
+        "Threshold", 0.1, 1000.0, DEFAULTS["om_threshold"], 0.5, "%g", key="om_threshold", width=130,
+        bind="query-params", help="A column of x with a magnitude of this or more is kept in 16 bits.",
+    )  # fmt: skip
+    damping, act_order = _of_gptq(rows[outputs.GPTQ])
+    seed = 0 if signs == "random" else None
+    return outputs.MethodOptions(float(alpha), bool(clip), act_order, damping, seed, float(threshold))
 
 
-def keep() -> None:
-    """Keep the options of methods that this run does not draw; called before any control is drawn."""
-    link.keep(set(_OF_METHOD))
+def _of_gptq(row: DeltaGenerator) -> tuple[float, bool]:
+    damping = row.number_input(
+        "Damping", 0.0, 1.0, DEFAULTS["om_damping"], 0.01, "%g", key="om_damping", width=130,
+        bind="query-params",
+        help="Added to the diagonal of H, in multiples of its mean: without it, H can't be inverted where "
+        "tokens are fewer than inputs.",
+    )  # fmt: skip
+    act_order = row.toggle(
+        "act-order", key="om_order", bind="query-params",
+        help="Codes the columns with the largest inputs first, while many are left to make up for them.",
+    )  # fmt: skip
+    return float(damping), bool(act_order)

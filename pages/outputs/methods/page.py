@@ -8,11 +8,12 @@ import quantcore as qc
 from pages.outputs.methods import controls, run, views, words
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
+from pages.shared.state import link
 from quantcore import outputs
 
-controls.keep()
+link.keep({"om_column"})  # drawn with the steps of GPTQ alone
 with page_frame("Which method loses least of a layer's output?") as frame:
-    answer = st.container()
+    answer = st.container(key="om_answer").empty()
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="om_row")
     source, activation_scheme = controls.draw(row)
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
@@ -21,10 +22,11 @@ with page_frame("Which method loses least of a layer's output?") as frame:
         layer = run.PageLayer(tensor, scheme, source, activation_scheme)
         chosen = st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="om_chosen")
         method = controls.method(chosen)
-        views.options_of(method, chosen)
-        left, picture = st.columns([2, 3], gap="medium")
-        options = controls.options()
-        with left:
+        options = controls.options(method, chosen)
+        with st.container(key="om_grid"):
+            side, picture = st.container(key="om_side"), st.container(key="om_picture")
+            by_tokens = st.container(key="om_by_tokens")
+        with side:
             place = st.empty()
             try:
                 run.run(
@@ -41,10 +43,11 @@ with page_frame("Which method loses least of a layer's output?") as frame:
         with picture:
             views.steps(method, found, options, layer)
         if len(known) == len(outputs.METHODS):
-            st.subheader("How many tokens until the answer stops changing?", anchor=False)
             nearest = next((f.sqnr_db for f in known if f.method == outputs.NEAREST), math.nan)
-            said, curve = st.empty(), st.empty()
-            points = run.by_tokens(layer, options, lambda shown: views.tokens(shown, nearest))
-            said.markdown(messages.plain(words.tokens(points)))
-            with curve.container():
-                views.tokens(points, nearest, "om_tokens_curve")
+            with by_tokens:
+                st.subheader("How many tokens until the answer stops changing?", anchor=False)
+                said, curve = st.empty(), st.empty()
+                points = run.by_tokens(layer, options, lambda shown: views.tokens(shown, nearest))
+                said.markdown(messages.plain(words.tokens(points)))
+                with curve.container():
+                    views.tokens(points, nearest, "om_tokens_curve")

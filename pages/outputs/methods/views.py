@@ -1,6 +1,6 @@
 """The methods side by side, and the picture of what each does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -9,7 +9,6 @@ from pages.outputs.methods import controls, run, words
 from pages.outputs.methods.run import PageLayer, Record
 from pages.shared import charts, messages
 from pages.shared.charts import theme
-from pages.shared.state import choice
 from quantcore import figures, outputs
 from quantcore.outputs import MethodOptions, MethodOutput
 
@@ -33,68 +32,6 @@ def side_by_side(found: Sequence[MethodOutput], layer: PageLayer, key: str | Non
         return
     for sentence in words.notes(found, layer.scheme, layer.activation_scheme):
         st.caption(messages.plain(sentence))
-
-
-def options_of(method: str, row: st.delta_generator.DeltaGenerator) -> None:
-    """Draw what the chosen method leaves to choose."""
-    draw = _OPTIONS.get(method)
-    if draw is not None:
-        draw(row)
-
-
-def _alpha(row: st.delta_generator.DeltaGenerator) -> None:
-    row.slider(
-        "α", 0.0, 1.0, controls.DEFAULTS["om_alpha"], 0.05, key="om_alpha", bind="query-params", width=300,
-        help="s = max|x|^α / max|w|^(1−α): 0 leaves all of the outliers to x, 1 moves all to w.",
-    )  # fmt: skip
-
-
-def _clip(row: st.delta_generator.DeltaGenerator) -> None:
-    row.toggle(
-        "Search clipping thresholds too",
-        key="om_clip",
-        bind="query-params",
-        help="Of every row and group, from 100 % down to 55 % of its largest weight, as AutoAWQ does.",
-    )
-
-
-def _gptq(row: st.delta_generator.DeltaGenerator) -> None:
-    row.number_input(
-        "Damping", 0.0, 1.0, controls.DEFAULTS["om_damping"], 0.01, "%g", key="om_damping", width=130,
-        bind="query-params",
-        help="Added to the diagonal of H, in multiples of its mean: without it, H can't be inverted where "
-        "tokens are fewer than inputs.",
-    )  # fmt: skip
-    row.toggle(
-        "act-order",
-        key="om_order",
-        bind="query-params",
-        help="Codes the columns with the largest inputs first, while many are left to make up for them.",
-    )
-
-
-def _signs(row: st.delta_generator.DeltaGenerator) -> None:
-    choice.segmented(
-        "Signs", "om_signs", controls.SIGNS, row, width="content",
-        help="random multiplies every channel by ±1 first, as QuaRot does.",
-    )  # fmt: skip
-
-
-def _threshold(row: st.delta_generator.DeltaGenerator) -> None:
-    row.number_input(
-        "Threshold", 0.1, 1000.0, controls.DEFAULTS["om_threshold"], 0.5, "%g", key="om_threshold", width=130,
-        bind="query-params",
-        help="A column of x with a magnitude of this or more is kept in 16 bits.",
-    )  # fmt: skip
-
-
-_OPTIONS: dict[str, Callable[[st.delta_generator.DeltaGenerator], None]] = {
-    outputs.SMOOTHQUANT: _alpha,
-    outputs.AWQ: _clip,
-    outputs.GPTQ: _gptq,
-    outputs.HADAMARD: _signs,
-    outputs.LLM_INT8: _threshold,
-}
 
 
 def steps(method: str, found: Record, options: MethodOptions, layer: PageLayer) -> None:

@@ -5,8 +5,9 @@ was last used, its questions, and the answers of each browser under a random nam
 """
 
 from pages.serving.classroom.phones import PATH, routes
-from pages.serving.classroom.place import begin, check, current, tidy
-from pages.serving.classroom.question import Act, Ballot, Board, ClassError, Question, Round, Tally, letter
-from pages.serving.classroom.store import ClassStore, code_of, viewing
+from pages.serving.classroom.place import begin, check, current, regain, tidy
+from pages.serving.classroom.question import Act, Ballot, ClassError, Question, Round, Tally, letter
+from pages.serving.classroom.step import ClassStep, from_file, to_file, view_of
+from pages.serving.classroom.store import Board, ClassStore, code_of, viewing
 from pages.serving.classroom.stored import TensorPart
 from pages.serving.classroom.words import PROMPTS

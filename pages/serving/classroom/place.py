@@ -3,18 +3,21 @@
 import functools
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from pages.serving import settings
-from pages.serving.classroom.question import ClassError, Question
-from pages.serving.classroom.store import ClassStore
+from pages.serving.classroom.question import ClassError
+from pages.serving.classroom.step import ClassStep
+from pages.serving.classroom.store import LONGEST, ClassStore
 from pages.serving.log import log
 from pages.serving.metrics import REFUSED
 from pages.serving.middleware.limits import Rate
 from pages.serving.network import network
 
-NAME = "classes-1.sqlite3"  # with another layout of its tables it gets another number
+NAME = "classes-2.sqlite3"  # with another layout of its tables it gets another number
+EARLIER = "classes-1.sqlite3"
 # On these, processes can't share memory, through which SQLite's WAL shows each what the others wrote
 NETWORK = {
     "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
@@ -22,6 +25,7 @@ NETWORK = {
     "smb3", "smbfs",
 }  # fmt: skip
 _begins = Rate(burst=20, per_second=1 / 60)  # of one network, such as a school's
+_regains = Rate(burst=20, per_second=1 / 60)
 _MOUNTS = Path("/proc/self/mountinfo")  # Linux only; elsewhere a folder counts as local
 
 
@@ -97,7 +101,7 @@ def current() -> ClassStore:
     return opened_at(settings.current())
 
 
-def begin(visitor: str, plan: Sequence[Question]) -> tuple[str, str]:
+def begin(visitor: str, plan: Sequence[ClassStep]) -> tuple[str, str]:
     """Begin a class as `ClassStore.begin`.
 
     Args:
@@ -112,8 +116,23 @@ def begin(visitor: str, plan: Sequence[Question]) -> tuple[str, str]:
     return current().begin(plan)
 
 
+def regain(visitor: str, code: str, chosen: str) -> str:
+    """Return the secret of a class as `ClassStore.regain`; ``visitor``: as for `begin`.
+
+    Raises:
+        ClassError: also if too many words were tried from there.
+    """
+    if not _regains.allows(network(visitor)):
+        REFUSED.labels("classes").inc()
+        raise ClassError(429, "Too many words were tried from your network; try again in a minute.")
+    return current().regain(code, chosen)
+
+
 def tidy() -> None:
-    """Delete classes that have ended."""
+    """Delete classes that have ended, also those of an earlier version."""
+    for old in Path(os.path.expanduser(settings.current().store)).glob(EARLIER + "*"):
+        if time.time() - old.stat().st_mtime > LONGEST:
+            old.unlink(missing_ok=True)
     if (Path(os.path.expanduser(settings.current().store)) / NAME).exists():  # else no class has begun
         try:
             current().tidy()

@@ -152,9 +152,8 @@ class Question:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `to_text` returned, or did before each number had an answer key of its own."""
-        found = json.loads(text)
-        return cls.from_json(stored.of_earlier(found) if "right" in found else found)
+        """Read what `to_text` returned."""
+        return cls.from_json(json.loads(text))
 
     @classmethod
     def from_json(cls, found: object) -> Self:
@@ -190,27 +189,16 @@ class ClassError(QuantError):
 
 @dataclass(frozen=True)
 class Round:
-    """One vote on a question. ``number``: in the class; ``vote``: 1, or 2 after a revote, and so on."""
+    """One vote on a question.
+
+    ``number``: in the class; ``vote``: 1, or 2 after a revote, and so on; ``step``: the id of its step.
+    """
 
     number: int
     vote: int
     phase: Phase
     question: Question
-
-
-class Board(NamedTuple):
-    """What presenter and projector see.
-
-    How many browsers have ``joined``, and how many of them have ``answered`` the round that is ``current``
-    for phones; ``shown``, ``first``: the numbers of the round on the projector and of the first one that was
-    not reset, 0 before that.
-    """
-
-    joined: int
-    answered: int
-    current: Round | None
-    shown: int
-    first: int
+    step: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,24 @@
 """Classes, their questions and answers, in one SQLite database that several processes on one machine may use.
 
-A class asks one question at a time. Each time one is asked is a *round*, with a number of its own: a second
-vote on the same question is a new round, and so is a question whose answers were reset, so that an answer
-that arrives late can't count for another one.
+A class goes through a plan, a list of steps; the projector shows one of them, and a step's question is asked
+when it is shown first. Each time one is asked is a *round*, with a number of its own: a second vote on the
+same question is a new round, and so is a question whose answers were reset, so that an answer that arrives
+late can't count for another one. Each press of the presenter is a *turn*, and names the one that it follows.
 """
 
 import hashlib
 import json
-import os
 import secrets
-import sqlite3
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pages.serving.classroom import clock
+from pages.serving.classroom import word
+from pages.serving.classroom.database import READ, WRITE, Database
 from pages.serving.classroom.question import (
     Act,
     Ballot,
-    Board,
     ClassError,
     Phase,
     Question,
@@ -30,37 +26,18 @@ from pages.serving.classroom.question import (
     Tally,
     as_json,
 )
+from pages.serving.classroom.step import MOST_BYTES, MOST_STEPS, ClassStep, with_ids
 from pages.serving.log import log
 from quantcore.errors import QuantError
 
 # seconds; the upkeep runs every hour, and nothing is kept for more than a day
 IDLE, LONGEST = 2 * 3600, 23 * 3600
 MOST_BROWSERS, MOST_ROUNDS, MOST_CLASSES = 1000, 200, 1000
-MOST_PLANNED, PLAN_BYTES = 40, 400_000  # questions of a plan, and their size
 # seconds after a press within which another one is the same press: a double click, a worn clicker
 BOUNCE = 0.6
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: nothing in it looks like something else
 LENGTH = 8  # characters, 40 bits
 _READ_AS = str.maketrans("oil", "011", " -")
-_WAIT = 5.0  # seconds for another process's write, during which this process reads on
-_PAUSE = 0.02  # seconds between two attempts
-READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"  # while one process writes, the others wait
-_TABLES = """
-CREATE TABLE IF NOT EXISTS classes (
-    code TEXT PRIMARY KEY, secret BLOB, began REAL, touched REAL, last_round INTEGER, shown INTEGER,
-    steered REAL, plan TEXT
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rounds (
-    code TEXT, round INTEGER, vote INTEGER, phase TEXT, question TEXT, PRIMARY KEY (code, round)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS browsers (
-    code TEXT, browser BLOB, PRIMARY KEY (code, browser)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answers (
-    code TEXT, round INTEGER, browser BLOB, typed TEXT, time REAL DEFAULT 0,
-    PRIMARY KEY (code, round, browser)
-) WITHOUT ROWID;
-"""
 
 
 def code_of(text: str) -> str:
@@ -78,47 +55,32 @@ def viewing(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
 
-class ClassStore:
+class Board(NamedTuple):
+    """What presenter and projector see.
+
+    How many browsers have ``joined``, and how many of them have ``answered`` the round that is ``current``
+    for phones; ``shown``: the step on the projector, None while it shows how to join, and which ``page`` of
+    its answers; ``turn``: the number of presses so far.
+    """
+
+    joined: int
+    answered: int
+    current: Round | None
+    shown: ClassStep | None
+    page: int
+    turn: int
+
+
+class ClassStore(Database):
     """The classes in a database.
 
     ``secret`` is the presenter's; ``key`` is that or the projector's.
 
-    Args:
-        path: the file of the database, on a local disk.
-        elapsed: the seconds since the machine booted.
-        wall: the seconds since 1970.
-
     Methods raise a `ClassError` if the class has ended, the secret is wrong, or the database can't be used.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        elapsed: Callable[[], float] = clock.since_boot,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._elapsed, self._ahead, self._lock = elapsed, 0.0, threading.Lock()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # else SQLite makes it readable for other users
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-        self._db.executescript("PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;")
-        with self._transaction(WRITE):  # not in the log yet: a second process waits until the tables exist
-            for table in (*_TABLES.split(";"), clock.TABLE):
-                self._db.execute(table)
-            if not any(column[1] == "time" for column in self._db.execute("PRAGMA table_info(answers)")):
-                # of an earlier version
-                self._db.execute("ALTER TABLE answers ADD COLUMN time REAL DEFAULT 0")
-            self._ahead = clock.ahead(self._db, elapsed, wall)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(f"PRAGMA busy_timeout = {1e3 * _PAUSE:.0f}")
-
-    def close(self) -> None:
-        """Close the database."""
-        self._db.close()
-
-    def begin(self, plan: Sequence[Question] = ()) -> tuple[str, str]:
-        """Begin a class with these questions; return its code, and the secret with which one steers it."""
+    def begin(self, plan: Sequence[ClassStep] = ()) -> tuple[str, str]:
+        """Begin a class with this plan; return its code, and the secret with which one steers it."""
         code, secret = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH)), secrets.token_urlsafe(16)
         self.tidy()
         with self._transaction(WRITE):
@@ -127,9 +89,31 @@ class ClassStore:
                     503, f"{MOST_CLASSES:,} classes are open here, the limit; try again in an hour."
                 )
             now = self._now()
-            row = code, _digest(viewing(secret)), now, now, _plan_text(plan)
-            self._db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0, 0, 0, ?)", row)
+            row = code, _digest(viewing(secret)), now, now, _plan_text(with_ids(plan))
+            query = "INSERT INTO classes (code, secret, began, touched, plan) VALUES (?, ?, ?, ?, ?)"
+            self._db.execute(query, row)
         return code, secret
+
+    def set_word(self, code: str, secret: str, chosen: str) -> None:
+        """Keep the class for whoever knows its code and this word, which `regain` turns into the secret."""
+        locked = word.locked(code, chosen, secret)
+        with self._steering(code, secret):
+            self._db.execute("UPDATE classes SET word = ? WHERE code = ?", (locked, code))
+
+    def regain(self, code: str, chosen: str) -> str:
+        """Return the secret of the class with this code and word; of each class, few tries are answered."""
+        with self._transaction(WRITE):
+            row = self._row("SELECT word, tried FROM classes WHERE code = ?", code)
+            if row is None or row[0] is None:
+                raise ClassError(403, word.NONE)
+            next_try = word.counted(row[1], self._now())
+            self._db.execute("UPDATE classes SET tried = ? WHERE code = ?", (next_try, code))
+        secret = word.unlocked(code, chosen, row[0])
+        with self._transaction(READ):
+            known = self._row("SELECT secret FROM classes WHERE code = ?", code)
+        if known is None or not secrets.compare_digest(known[0], _digest(viewing(secret))):
+            raise ClassError(403, word.NONE)
+        return secret
 
     def join(self, code: str, browser: str = "") -> str:
         """Let a browser into a class; return the name under which it answers: the same as before."""
@@ -180,31 +164,45 @@ class ClassStore:
             self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
             return now
 
-    def ask(self, code: str, secret: str, question: Question, after: int | None = None) -> int:
-        """Ask the class a question; return the number of the round.
+    def go(self, code: str, secret: str, step: str, page: int = 0, turn: int | None = None) -> None:
+        """Show a step of the plan, or a further page of its answers; ask its question if it was not yet.
 
         Args:
-            after: number of the round, 0 before the first, on which the presenter pressed; a press that was
-                meant for another one changes nothing, and neither does one that follows another within
-                `BOUNCE`.
+            step: its id; "" shows how to join.
+            turn: the one that the presenter saw; a press that was meant for another one changes nothing, and
+                neither does one that follows another within `BOUNCE`.
         """
         with self._steering(code, secret):
-            if self._meant(code, after):
-                return self._begin_round(code, 1, question)
-            return self._find(code)
+            if not self._meant(code, turn):
+                return
+            found = self._step(code, step)
+            if found is None and step:
+                raise ClassError(409, "This step is not in the plan any more; choose another one.")
+            asked = self._row("SELECT max(round) FROM rounds WHERE code = ? AND step = ?", code, step)[0]
+            if found and found.question and not asked:
+                self._begin_round(code, 1, found.question, step)
+            else:
+                query = "UPDATE classes SET step = ?, page = ? WHERE code = ?"
+                self._db.execute(query, (step, page, code))
 
-    def steer(self, code: str, secret: str, act: Act, number: int | None = None) -> None:
+    def ask(self, code: str, secret: str, question: Question, step: str = "") -> int:
+        """Ask the class a question, whether its plan has it or not; return the number of the round."""
+        with self._steering(code, secret):
+            self._meant(code, None)
+            return self._begin_round(code, 1, question, step)
+
+    def steer(self, code: str, secret: str, act: Act, turn: int | None = None) -> None:
         """Change the current round.
 
         ``open`` a locked one, ``lock`` its answers, ``reveal`` them, which locks them for good; ``revote``:
         ask the same question again and keep the answers so far; ``reset``: ask it again and delete the
-        answers of this round.
+        answers of this round. The projector shows it then.
 
         Args:
-            number: of the round on which the presenter pressed, as for `ask`.
+            turn: as for `go`.
         """
         with self._steering(code, secret):
-            if not self._meant(code, number):
+            if not self._meant(code, turn):
                 return
             now = self._current(code)
             if now is None:
@@ -214,37 +212,29 @@ class ClassStore:
                     for table in ("answers", "rounds"):
                         query = f"DELETE FROM {table} WHERE code = ? AND round = ?"
                         self._db.execute(query, (code, now.number))
-                self._begin_round(code, now.vote + (act == "revote"), now.question)
+                self._begin_round(code, now.vote + (act == "revote"), now.question, now.step)
                 return
             if now.phase == "revealed" and act != "reveal":
                 raise ClassError(409, "The answers are revealed; ask the question again for new ones.")
             phases: dict[str, Phase] = {"open": "open", "lock": "locked", "reveal": "revealed"}
             query = "UPDATE rounds SET phase = ? WHERE code = ? AND round = ?"
             self._db.execute(query, (phases[act], code, now.number))
+            self._db.execute("UPDATE classes SET step = ?, page = 0 WHERE code = ?", (now.step, code))
 
-    def look(self, code: str, secret: str, back: bool, number: int) -> None:
-        """Show the previous or the next round on the projector; phones stay at the current one.
-
-        ``number``: as for `ask`, of the round on the projector.
-        """
-        nearest, beyond = ("max", "<") if back else ("min", ">")
-        query = f"SELECT {nearest}(round) FROM rounds WHERE code = ? AND round {beyond} ?"
+    def set_plan(self, code: str, secret: str, plan: Sequence[ClassStep]) -> None:
+        """Replace the steps of the class; if the projector's is not among them, it shows how to join."""
+        text = _plan_text(with_ids(plan))
         with self._steering(code, secret):
-            (found,) = self._row(query, code, number)
-            if found and self._meant(code, number, "shown"):
-                self._db.execute("UPDATE classes SET shown = ? WHERE code = ?", (found, code))
+            self._db.execute("UPDATE classes SET plan = ? WHERE code = ?", (text, code))
+            (at,) = self._row("SELECT step FROM classes WHERE code = ?", code)
+            if at and self._step(code, at) is None:
+                self._db.execute("UPDATE classes SET step = '', page = 0 WHERE code = ?", (code,))
 
-    def set_plan(self, code: str, secret: str, plan: Sequence[Question]) -> None:
-        """Replace the questions that the class will be asked."""
-        with self._steering(code, secret):
-            self._db.execute("UPDATE classes SET plan = ? WHERE code = ?", (_plan_text(plan), code))
-
-    def plan(self, code: str, key: str) -> list[Question]:
-        """Return the questions that the class will be asked, in order, those that it was asked included."""
+    def plan(self, code: str, key: str) -> list[ClassStep]:
+        """Return the steps of the class, in order."""
         with self._transaction(READ):
             self._find(code, key)
-            (text,) = self._row("SELECT plan FROM classes WHERE code = ?", code)
-            return [Question.from_text(each) for each in json.loads(text)]
+            return [ClassStep.from_json(each) for each in self._planned(code)]
 
     def end(self, code: str, secret: str) -> None:
         """End a class and delete all that was kept of it."""
@@ -256,23 +246,22 @@ class ClassStore:
         """Return what presenter and projector see."""
         with self._transaction(READ):
             last = self._find(code, key)
-            (shown,) = self._row("SELECT shown FROM classes WHERE code = ?", code)
-            (first,) = self._row("SELECT min(round) FROM rounds WHERE code = ?", code)
+            step, page, turn = self._row("SELECT step, page, turn FROM classes WHERE code = ?", code)
             (joined,) = self._row("SELECT count(*) FROM browsers WHERE code = ?", code)
             (answered,) = self._row("SELECT count(*) FROM answers WHERE code = ? AND round = ?", code, last)
-            return Board(joined, answered, self._current(code), shown, first or 0)
+            return Board(joined, answered, self._current(code), self._step(code, step), page, turn)
 
-    def tallies(self, code: str, key: str, number: int | None = None) -> list[Tally]:
-        """Return the answers of every round, in order; with a number, of all votes on its question so far."""
+    def tallies(self, code: str, key: str, step: str | None = None) -> list[Tally]:
+        """Return the answers of every round, in order; with a step, of all votes on its question."""
         with self._transaction(READ):
-            first, last = 0, self._find(code, key)
-            if number is not None:
-                query = "SELECT max(round) FROM rounds WHERE code = ? AND round <= ? AND vote = 1"
-                first, last = self._row(query, code, number)[0] or 0, number
-            found = []
-            query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? AND round BETWEEN ? AND ?"
-            query += " ORDER BY round"
-            for row in self._db.execute(query, (code, first, last)):
+            self._find(code, key)
+            found, values, only = [], [code], ""
+            if step is not None:
+                values += [step]
+                first = "SELECT max(round) FROM rounds WHERE code = ?1 AND step = ?2 AND vote = 1"
+                only = f"AND step = ?2 AND round >= ({first})"
+            query = "SELECT round, vote, phase, question, step FROM rounds WHERE code = ?1"
+            for row in self._db.execute(f"{query} {only} ORDER BY round", values).fetchall():
                 now = _round(row)
                 query = "SELECT typed FROM answers WHERE code = ? AND round = ?"
                 given = [json.loads(typed) for (typed,) in self._db.execute(query, (code, now.number))]
@@ -301,62 +290,29 @@ class ClassStore:
             self._forget()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        """Let all that happens in it happen or nothing, and see one moment."""
-        with _in_words(), self._begun(begin):
-            try:
-                yield
-                self._db.execute("COMMIT")
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-
-    @contextmanager
-    def _begun(self, statement: str) -> Iterator[None]:
-        """Hold the connection once the statement succeeded; while it waits, other threads have it."""
-        end = time.monotonic() + _WAIT
-        while True:
-            with self._lock:
-                try:
-                    self._db.execute(statement).fetchall()
-                except sqlite3.OperationalError as error:
-                    busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-                    if not busy or time.monotonic() > end:
-                        raise
-                else:
-                    yield
-                    return
-            time.sleep(_PAUSE)
-
-    def _alone(self, statement: str) -> None:
-        """Execute a statement outside of transactions."""
-        with _in_words(), self._begun(statement):
-            pass
-
-    def _now(self) -> float:
-        """Return the seconds since 1970, as this machine counts them since it booted."""
-        return self._elapsed() + self._ahead
-
-    def _row(self, query: str, *values: object) -> Any:
-        """Return the first row of a query's result."""
-        return self._db.execute(query, values).fetchone()
-
-    @contextmanager
     def _steering(self, code: str, secret: str) -> Iterator[None]:
         with self._transaction(WRITE):
             self._find(code, viewing(secret))
             self._touch(code)
             yield
 
-    def _meant(self, code: str, number: int | None, column: str = "last_round") -> bool:
-        """Tell whether a press was meant for the round that is there, and is not the one before it again."""
-        if number is None:
-            return True
-        there, steered = self._row(f"SELECT {column}, steered FROM classes WHERE code = ?", code)
-        if number != there or 0 <= self._now() - steered < BOUNCE:
+    def _meant(self, code: str, turn: int | None) -> bool:
+        """Count a press, if it was meant for the turn that is there, and is not the one before it again."""
+        there, steered = self._row("SELECT turn, steered FROM classes WHERE code = ?", code)
+        if turn is not None and (turn != there or 0 <= self._now() - steered < BOUNCE):
             return False
-        self._db.execute("UPDATE classes SET steered = ? WHERE code = ?", (self._now(), code))
+        query = "UPDATE classes SET turn = turn + 1, steered = ? WHERE code = ?"
+        self._db.execute(query, (self._now(), code))
         return True
+
+    def _planned(self, code: str) -> list[Any]:
+        found: list[Any] = json.loads(self._row("SELECT plan FROM classes WHERE code = ?", code)[0])
+        return found
+
+    def _step(self, code: str, name: str) -> ClassStep | None:
+        """Return a step of the plan; None if it has none with this id."""
+        found = (ClassStep.from_json(each) for each in self._planned(code) if name and each["id"] == name)
+        return next(found, None)
 
     def _find(self, code: str, key: str | None = None) -> int:
         """Return the last round of a class that has not ended; with a key, only if that may read it."""
@@ -378,18 +334,20 @@ class ClassStore:
         self._find(code)
         self._db.execute("UPDATE classes SET touched = ? WHERE code = ?", (self._now(), code))
 
-    def _begin_round(self, code: str, vote: int, question: Question) -> int:
+    def _begin_round(self, code: str, vote: int, question: Question, step: str) -> int:
         number = self._find(code) + 1
         if number > MOST_ROUNDS:
             raise ClassError(409, f"This class has asked {MOST_ROUNDS} times, the limit; begin a new class.")
-        row = code, number, vote, "open", question.to_text()
-        self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", row)
-        query = "UPDATE classes SET last_round = ?1, shown = ?1 WHERE code = ?2"
-        self._db.execute(query, (number, code))
+        row = code, number, vote, "open", question.to_text(), step
+        self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)", row)
+        query = "UPDATE classes SET last_round = ?, step = ?, page = 0 WHERE code = ?"
+        self._db.execute(query, (number, step, code))
         return number
 
     def _current(self, code: str) -> Round | None:
-        query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? ORDER BY round DESC LIMIT 1"
+        query = (
+            "SELECT round, vote, phase, question, step FROM rounds WHERE code = ? ORDER BY round DESC LIMIT 1"
+        )
         row = self._row(query, code)
         return row and _round(row)
 
@@ -414,32 +372,16 @@ class ClassStore:
             log.warning("The log of the database of classes is not emptied yet: %s", error)
 
 
-@contextmanager
-def _in_words() -> Iterator[None]:
-    """Say in one sentence why the database can't be used."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            problem = "The class can't be reached now, because another process writes to it"
-        elif code == sqlite3.SQLITE_FULL:
-            problem = "The class can't be changed now, because the server's disk is full"
-        else:
-            problem = f"The class can't be reached now ({error})"
-        raise ClassError(503, f"{problem}; nothing was changed. Try again in a moment.") from error
+def _round(row: tuple[int, int, Phase, str, str]) -> Round:
+    number, vote, phase, question, step = row
+    return Round(number, vote, phase, Question.from_text(question), step)
 
 
-def _round(row: tuple[int, int, Phase, str]) -> Round:
-    return Round(*row[:3], Question.from_text(row[3]))
-
-
-def _plan_text(plan: Sequence[Question]) -> str:
-    text = as_json([question.to_text() for question in plan])
-    if len(plan) > MOST_PLANNED or len(text.encode()) > PLAN_BYTES:
+def _plan_text(plan: Sequence[ClassStep]) -> str:
+    text = as_json([step.to_json() for step in plan])
+    if len(plan) > MOST_STEPS or len(text.encode()) > MOST_BYTES:
         raise ClassError(
-            400,
-            f"A plan holds at most {MOST_PLANNED} questions of {PLAN_BYTES:,} bytes together; take one out.",
+            400, f"A plan holds at most {MOST_STEPS} steps of {MOST_BYTES:,} bytes together; take one out."
         )
     return text
 

@@ -1,6 +1,5 @@
 """A question as it is stored, in a class or a file: its values, read from JSON and checked."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,15 +93,3 @@ def _is_place(pair: object, rows: int, columns: int) -> bool:
         return False
     row, column = pair
     return bool(0 <= row < rows and 0 <= column < columns)
-
-
-def of_earlier(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question as it is stored now, which had its key in ``source``, a text of JSON."""
-    source = json.loads(found["source"]) if found["source"].startswith("{") else {}
-    told = source.get("fields", [{}] * len(found["right"]))
-    keys = [
-        {"right": right, "digits": found["digits"], **{name: each[name] for name in ("how", "wrong") if each}}
-        for right, each in zip(found["right"], told, strict=False)
-    ]
-    kept = {name: found[name] for name in ("prompt", "facts", "fields")}
-    return kept | {"keys": keys} | {name: source[name] for name in ("link", "part") if source.get(name)}

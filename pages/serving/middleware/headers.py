@@ -26,6 +26,8 @@ DIRECTIVES = {
     "font-src": "'self' data:",
     # {sockets}: not every browser takes 'self' to include the websocket
     "connect-src": "'self' {sockets}",
+    # what the projector of a class shows: other pages of the app
+    "frame-src": "'self'",
     "base-uri": "'none'",
     "form-action": "'none'",
     # Sites that may embed the app; see docs/hosting.md.

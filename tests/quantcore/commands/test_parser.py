@@ -122,3 +122,5 @@ def test_fish_and_zsh_know_every_command_and_option(capsys):
             if option is not None and action.help != argparse.SUPPRESS:
                 assert f"from {name}\" -l {option[2:]}" in text
     assert "-f -a serve" in text
+    (libraries,) = re.findall(r"from libraries\" -a '(.*)'", text)
+    assert libraries.split() == list(INTEGER_CONVENTIONS)  # twice in the command, once in the list

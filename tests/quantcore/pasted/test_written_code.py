@@ -16,7 +16,9 @@ from quantcore.pasted.source import read_source
 from quantcore.pasted.walk import evaluate
 from tests.support import written_code
 
-OTHERS = re.compile("torchao|bitsandbytes|onnxruntime|decomposed")  # whose import takes too long
+OTHERS = re.compile(
+    "torchao|bitsandbytes|onnxruntime|decomposed|hqq|quanto|tensorflow|jax|nn.Lin|model"
+)  # whose import takes too long
 MARK = re.compile(r"  #! (\S+)")
 WRITTEN = {
     f"{kind.lower()}: {name}": text
@@ -56,12 +58,14 @@ def follow(name):
         if codes is not None:
             assert torch.equal(found.reshape(codes.shape).double(), codes.double()), (found, codes)
         if x_hat is not None and shown and x_hat.numel() == x.numel():
-            torch.testing.assert_close(shown.dequantized, x_hat.reshape(x.shape).float(), rtol=2e-6, atol=2e-6)
+            torch.testing.assert_close(
+                shown.dequantized, x_hat.reshape(x.shape).float(), rtol=2e-6, atol=2e-6
+            )
 
 
 def tensor(text):
     x = torch.randn(8, 8, generator=torch.Generator().manual_seed(3)) * 3 - 0.4
-    return x.reshape(2, 4, 2, 4) if "img" in text else x.flatten() if "(values)" in text else x
+    return x.reshape(2, 4, 2, 4) if "img" in text else x.flatten() if "(values" in text else x
 
 
 def ran(text):
@@ -95,14 +99,20 @@ def test_each_name_has_the_values_that_python_gives_it(name):
             codes = getattr(value, "is_quantized", False)
             ours = found.value.names["codes"].value if codes else found.value
             assert tuple(np.shape(ours)) == tuple(right.shape), one
-            torch.testing.assert_close(numbers(ours).double(), right.double(), rtol=1e-6, atol=0, equal_nan=True)
+            torch.testing.assert_close(
+                numbers(ours).double(), right.double(), rtol=1e-6, atol=0, equal_nan=True
+            )
 
 
 def numbers(value):
     if value is None or callable(value):
         return None
     value = value.int_repr() if getattr(value, "is_quantized", False) else value
-    return value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
+    return (
+        value.detach()
+        if isinstance(value, torch.Tensor)
+        else torch.from_numpy(np.array(value, dtype=np.float64))
+    )
 
 
 FLOATS = {
@@ -138,7 +148,9 @@ BLOCKS = {
 
 @for_each("preset", BLOCKS)
 def test_codes_in_blocks_come_back_as_the_library_s_preset_says(preset):
-    text = f"import bitsandbytes.functional as F\nq, state = {BLOCKS[preset]}\ny = F.dequantize_4bit(q, state)"
+    text = (
+        f"import bitsandbytes.functional as F\nq, state = {BLOCKS[preset]}\ny = F.dequantize_4bit(q, state)"
+    )
     x = tensor(text).repeat(4, 2)
     shown = show_code(qc.read_code(text), 0, x)
     right = qc.apply(x, preset)
@@ -158,4 +170,108 @@ def test_8_bit_codes_in_blocks_are_the_library_s():
     shown = show_code(qc.read_code(text), 0, x)
     codes, state = functional.quantize_blockwise(x)
     assert torch.equal(shown.codes, codes.float())
-    torch.testing.assert_close(shown.dequantized, functional.dequantize_blockwise(codes, state), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        shown.dequantized, functional.dequantize_blockwise(codes, state), rtol=1e-6, atol=0
+    )
+
+
+PRESETS = {
+    "hqq.linear_4bit": """
+from hqq.core.quantize import Quantizer
+q, meta = Quantizer.quantize(x, nbits=4, group_size=64, round_zero=True, axis=1, device='cpu')
+y = Quantizer.dequantize(q, meta)
+""",
+    "quanto.qint4_g128": """
+from optimum.quanto import MaxOptimizer, qint4, quantize_weight
+s, shift = MaxOptimizer()(x, qtype=qint4, axis=0, group_size=128)
+y = quantize_weight(x, qtype=qint4, axis=0, scale=s, shift=shift, group_size=128).dequantize()
+""",
+    "torchao.int8": """
+import torch
+from torchao.quantization import Int8WeightOnlyConfig, quantize_
+layer = torch.nn.Linear(128, 64, bias=False)
+layer.weight = torch.nn.Parameter(x)
+quantize_(layer, Int8WeightOnlyConfig())
+y = layer.weight.dequantize()
+""",
+    "bitsandbytes.blockwise": """
+import bitsandbytes.functional as F
+q, state = F.quantize_blockwise(x)
+y = F.dequantize_blockwise(q, state)
+""",
+}
+
+
+@for_each("preset", PRESETS)
+def test_calls_on_layers_give_what_the_library_s_preset_gives(preset):
+    x = torch.randn(64, 128, generator=torch.Generator().manual_seed(5)) / 20
+    reading = qc.read_code(PRESETS[preset])
+    assert (reading.mistakes, reading.unread) == ((), ())
+    shown = show_code(reading, 0, x)
+    right = qc.apply(x, preset)
+    assert torch.equal(shown.dequantized, right.dequantized)
+    assert torch.equal(shown.codes.long(), right.codes.reshape(x.shape).long())
+
+
+def test_a_nested_scale_is_what_bitsandbytes_makes_of_the_maxima():
+    x = torch.randn(20, 96, generator=torch.Generator().manual_seed(6))
+    text = (
+        "import bitsandbytes.functional as F\n"
+        "q, state = F.quantize_4bit(x, compress_statistics=True, quant_type='nf4')\n"
+        "y = F.dequantize_4bit(q, state)"
+    )
+    shown = show_code(qc.read_code(text), 0, x)
+    blocks = x.reshape(-1, 64)
+    absmax = blocks.abs().amax(1)
+    rest = (absmax - absmax.mean()).reshape(1, -1)  # fewer than 256: one block of 8-bit codes
+    scale = qc.apply(rest, "bitsandbytes.blockwise").dequantized.reshape(-1, 1) + absmax.mean()
+    table = torch.tensor(qc.CODEBOOKS["nf4"].values)
+    assert torch.equal(
+        shown.dequantized, (table[shown.codes.reshape(-1, 64).long()] * scale).reshape(x.shape)
+    )
+    assert not torch.equal(scale.reshape(-1), absmax)
+
+
+TENSORFLOW = {  # of -1..1: the scale is 2 / 255, and in float32 the zero point 127.49999, so 127
+    "tf.quantization.fake_quant_with_min_max_vars(x, min=-1.0, max=1.0)": [-127, 0, 1, 64, 128],
+    "tf.quantization.fake_quant_with_min_max_args(x, min=-1.0, max=1.0)": [-127, 0, 1, 64, 128],
+    "tf.quantization.quantize(x, -1.0, 1.0, tf.qint8)[0]": [-128, -1, 0, 64, 127],
+}
+
+
+@for_each("call", TENSORFLOW)
+def test_tensorflow_s_calls_give_its_codes(call):
+    x = torch.tensor([-3.0, 0.0, 1 / 255, 0.502, 1.0])
+    reading = qc.read_code(f"import tensorflow as tf\ny = {call}")
+    assert not reading.unread
+    source = read_source(reading.text)
+    walk = evaluate(CodeInputs(source.text, source.tree, x))
+    found = torch.as_tensor(walk.spaces[0]["y"].value).double()
+    steps = found if "tf.qint8" in call else found * 127.5
+    torch.testing.assert_close(steps, torch.tensor(TENSORFLOW[call]).double(), rtol=1e-5, atol=1e-5)
+
+
+LEFT = {  # calls that are not followed: the line, what the sentence says to do
+    "import torch\nfrom torchao.quantization import Int4WeightOnlyConfig\nc = Int4WeightOnlyConfig()": (
+        3,
+        "int4_g128",
+    ),
+    "import bitsandbytes as bnb\nlayer = bnb.nn.Linear4bit(64, 64, quant_type='nf4')": (
+        2,
+        "bitsandbytes.nf4",
+    ),
+    "from onnxruntime.quantization import quantize_dynamic\nquantize_dynamic('a.onnx', 'b.onnx')": (
+        2,
+        "Checkpoint",
+    ),
+    "from torch.ao.quantization import HistogramObserver\nobs = HistogramObserver()": (2, "histogram"),
+    "from torch import nn\nlayer = nn.Linear(8, 8, dtype=torch.bfloat16)": (2, "float32"),
+}
+
+
+@for_each("text", LEFT)
+def test_a_call_that_is_not_followed_has_one_sentence_with_its_line(text):
+    line, word = LEFT[text]
+    reading = qc.read_code(text)
+    assert [why.startswith(f"Line {line}: ") and word in why for why in reading.unread] == [True]
+    assert not reading.quantizers

@@ -8,10 +8,18 @@ from urllib.parse import parse_qsl
 import pytest
 from app_page import lines, script_of, the_app, widget
 
-from pages.learn.classroom import controls
+from pages.learn.classroom import controls, editor, plan
 from pages.serving import settings
-from pages.serving.classroom import ClassStore, place, store, viewing
+from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
+
+CODES, ZERO = plan.questions()[1], plan.questions()[5]
+PLAN = [
+    ClassStep("Why anyone quantizes", 2, "memory", id="t"),
+    ClassStep("", 4, question=CODES, id="q"),
+    ClassStep("How it is done", 3, view="learn-scale?learn_scale_step=code", id="v"),
+    ClassStep("", 5, question=ZERO, id="z"),
+]
 
 
 class Clock:
@@ -49,7 +57,17 @@ def begun(**parameters):
     at = opened(**parameters)
     widget(at, "class_begin").click().run()
     assert not at.exception
-    return at, *at.query_params["presenter"].split(".")
+    code, secret = at.query_params["presenter"].split(".")
+    store_of = place.current()
+    store_of.set_plan(code, secret, PLAN)
+    return at.run(), code, secret
+
+
+def asked(**parameters):
+    """A class that is asked for codes."""
+    at, code, secret = begun(**parameters)
+    press(at, "Show the text")
+    return press(at, "Ask the question"), code, secret
 
 
 def body_of(at):
@@ -78,19 +96,21 @@ def said(at):
     return [e.value.replace("\\", "") for e in [*at.error, *at.warning]]
 
 
-def test_a_class_is_steered_in_two_steps_and_both_votes_are_shown(classes):
+def test_a_class_goes_step_by_step_and_nothing_is_revealed_before_the_second_vote(classes):
     at, code, secret = begun()
-    questions = controls.questions()
-    assert classes.plan(code, secret) == list(questions)
     anna, ben = classes.join(code), classes.join(code)
-    assert button(at, "Answers").disabled
-    press(at, "Ask the first question")
-    assert classes.state(code, anna)[0].question == questions[0]
-    wrong = questions[0].keys[1].wrong[0]
-    classes.answer(code, anna, 1, [questions[0].right[0], wrong[0]])
+    assert "2 joined" in scene(at.run())
+    assert button(at, "Previous").disabled
+    press(at, "Show the text")
+    assert scene(at) == "Why anyone quantizes memory"
+    assert button(at, "Show").disabled
+    press(at, "Ask the question")
+    assert classes.state(code, anna)[0].question == CODES
+    wrong = CODES.keys[1].wrong[0]
+    classes.answer(code, anna, 1, [CODES.right[0], wrong[0]])
     at.run()
     assert "1 of 2 answered · voting" in scene(at)
-    assert wrong[2] not in scene(at)
+    assert "qs-answer" not in body_of(at)
     widget(at, "class_peek").set_value(True).run()
     assert wrong[2] in scene(at)
     widget(at, "class_peek").set_value(False).run()
@@ -101,70 +121,83 @@ def test_a_class_is_steered_in_two_steps_and_both_votes_are_shown(classes):
     press(at, "Open again")
     press(at, "Show the answers")
     press(at, "Vote again")  # since not most have it right
-    classes.answer(code, anna, 2, questions[0].right)
+    classes.answer(code, anna, 2, CODES.right)
     assert "qs-answer" not in body_of(at)
     press(at, "Reveal what is right")
     assert classes.state(code, ben)[0].phase == "revealed"
     assert "0% → 100% right" in scene(at)
-    assert button(at, "Answers").disabled
-    press(at, "Revote")
-    press(at, "Reveal what is right")
-    press(at, "Ask the next question")
-    assert classes.state(code, anna)[0].question == questions[1]
+    press(at, "Show the view")
+    assert scene(at) == "How it is done"
+    press(at, "Ask the question")
+    assert classes.state(code, anna)[0].question == ZERO
     press(at, "Previous")
-    assert "100% → 0% right" in scene(at)
+    press(at, "Previous")
+    assert "0% → 100% right" in scene(at)
+    assert classes.state(code, anna)[0].question == ZERO
     assert button(at, "Revote").disabled
-    assert classes.state(code, anna)[0].number == 4
-    press(at, "Forward")
-    assert questions[1].prompt in scene(at)
-    classes.answer(code, ben, 4, ["1"])
-    widget(at, "class_reset_4_4_open").click().run()
+    press(at, "Show the view")
+    widget(at, f"class_choice_{classes.board(code, secret).turn}_4").set_value(3).run()
+    press(at, "Ask the question")  # which was asked already: its answers are kept
+    assert "voting" in scene(at)
+    classes.answer(code, ben, 3, ["1"])
+    widget(at, f"class_reset_{classes.board(code, secret).turn}").click().run()
     assert classes.board(code, secret).answered == 0
-    assert [tally.round.number for tally in classes.tallies(code, secret)] == [1, 2, 3, 5]
+    assert [(tally.round.number, tally.round.step) for tally in classes.tallies(code, secret)] == [
+        (1, "q"),
+        (2, "q"),
+        (4, "z"),
+    ]
+    widget(at, f"class_reveal_{classes.board(code, secret).turn}").click().run()
+    assert button(at, "No further step").disabled
+
+
+def test_what_explains_the_answers_is_paged_by_next_and_previous(classes):
+    at, code, secret = asked()
+    for known in CODES.keys[1].wrong:
+        classes.answer(code, classes.join(code), 1, [CODES.keys[0].wrong[0].value, known.value])
+    widget(at, f"class_reveal_{classes.board(code, secret).turn}").click().run()
+    shown = viewing(secret)
+    pages = []
+    while any(b.label.startswith("Why: page") for b in at.button):
+        press(at, "Why: page")
+        pages.append(scene(at))
+    assert pages
+    assert pages[-1].split(CODES.fields[0], 1)[1] in scene(opened(projector=f"{code}.{shown}"))
+    assert button(at, "Show the view")
+    press(at, "Previous")
+    assert classes.board(code, secret).page == len(pages) - 1
+    assert all(known.sentence in " ".join(pages) for known in CODES.keys[1].wrong)
 
 
 def test_what_most_have_right_is_revealed_without_a_second_vote(classes):
-    at, code, _ = begun()
-    press(at, "Ask the first question")
-    question, students = controls.questions()[0], [classes.join(code) for _ in range(4)]
+    at, code, _ = asked()
+    students = [classes.join(code) for _ in range(4)]
     for i, student in enumerate(students):
-        classes.answer(code, student, 1, [question.right[0], question.right[1] if i else "99"])
+        classes.answer(code, student, 1, [CODES.right[0], CODES.right[1] if i else "99"])
     at.run()
     press(at, "Show the answers")
     assert button(at, "Reveal what is right")  # 75%
     press(at, "Open again")
-    classes.answer(code, students[1], 1, ["99", question.right[1]])
-    classes.answer(code, students[2], 1, ["99", question.right[1]])
+    classes.answer(code, students[1], 1, ["99", CODES.right[1]])
+    classes.answer(code, students[2], 1, ["99", CODES.right[1]])
     press(at, "Show the answers")
     assert button(at, "Vote again")  # 50%
 
 
 def test_a_press_too_many_changes_nothing(classes):
-    at, code, secret = begun()
-    first = classes.plan(code, secret)[0]
-    press(at, "Ask the first question")
+    at, code, secret = asked()
     stale = button(at, "Show the answers")
     press(at, "Show the answers")
     press(at, "Reveal what")
-    assert button(at, "Ask the next").key != stale.key
-    for number, act in ((0, "reveal"), (2, "reset")):
-        classes.steer(code, secret, act, number)
-    assert classes.ask(code, secret, first, after=0) == 1
-    assert classes.board(code, secret).current.number == 1
-    moment = classes._now()
-    classes._now = lambda: moment
-    classes.steer(code, secret, "revote", 1)  # follows the reveal
-    assert classes.board(code, secret).current.number == 2
-    classes.steer(code, secret, "reveal", 2)  # the same press again
-    assert classes.board(code, secret).current.phase == "open"
-    classes._now = lambda: moment + 2 * store.BOUNCE
-    classes.steer(code, secret, "reveal", 2)
-    assert classes.board(code, secret).current.phase == "revealed"
+    assert button(at, "Show the view").key != stale.key
+    before = classes.board(code, secret)
+    for work in (classes.steer, classes.go):
+        work(code, secret, "reset" if work == classes.steer else "z", turn=before.turn - 1)
+    assert classes.board(code, secret) == before
 
 
 def test_what_the_projector_opens_reads_and_steers_nothing(classes):
-    at, code, secret = begun()
-    press(at, "Ask the first question")
+    at, code, secret = asked()
     (address,) = [e.proto.url for e in at.get("link_button") if e.proto.label == "Projector"]
     assert secret not in address
     key = re.search(r"projector=\w+\.(\w+)$", address)[1]
@@ -175,13 +208,12 @@ def test_what_the_projector_opens_reads_and_steers_nothing(classes):
     for act in store.Act.__args__:
         with pytest.raises(store.ClassError, match="presenter"):
             classes.steer(code, key, act)
-    anna, question = classes.join(code), controls.questions()[0]
-    wrong = next(w for w in question.keys[0].wrong)
-    classes.answer(code, anna, 1, [wrong[0], question.right[1]])
-    widget(at, "class_reveal_1_1_open").click().run()
+    anna, wrong = classes.join(code), CODES.keys[0].wrong[0]
+    classes.answer(code, anna, 1, [wrong[0], CODES.right[1]])
+    widget(at, f"class_reveal_{classes.board(code, secret).turn}").click().run()
     shown.run()
     assert wrong[2] in scene(shown)
-    assert question.keys[0].how in scene(shown)
+    assert CODES.keys[0].how in scene(shown)
     (body,) = [e.proto.body for e in shown.get("html") if 'class="qs-class' in e.proto.body]
     assert re.search(r'href="learn-\w+\?learn_\w+_step=\w+', body)
 
@@ -196,46 +228,108 @@ def test_links_to_copy_leave_the_class_out(classes):
 
 
 def test_the_presenters_link_opens_the_class_elsewhere(classes):
-    at, code, secret = begun()
-    press(at, "Ask the first question")
+    at, code, secret = asked()
     other = opened(presenter=f"{code}.{secret}")
     press(other, "Show the answers")
     press(other, "Reveal what")
     at.run()
-    assert button(at, "Ask the next question")
+    assert button(at, "Show the view")
     at.switch_page(script_of("")).run().switch_page(script_of("learn-class")).run()  # and back
     assert at.query_params["presenter"] == f"{code}.{secret}"
-    assert button(at, "Ask the next question")
+    assert button(at, "Show the view")
 
 
 def test_the_teachers_own_question_is_about_the_sidebars_tensor(classes):
     at, code, secret = begun(class_mine="true", bits="8", seed="3", mode="asymmetric")
-    press(at, "Add to the questions")
-    *_, own = classes.plan(code, secret)
+    press(at, "Show the text")
+    press(at, "Add to the plan")
+    own = classes.plan(code, secret)[1].question  # after the step that is shown
     assert own.facts.startswith("int8: codes -128 to 127 · asymmetric")
     assert {"bits=8", "seed=3", "mode=asymmetric"} <= set(own.link.removeprefix("?").split("&"))
-    assert button(at, "On the list already").disabled
+    assert button(at, "In the plan already").disabled
     widget(at, "class_asked").set_value("zero_point").run()
-    press(at, "Add to the questions")
-    assert [q.asked for q in classes.plan(code, secret)[-2:]] == ["codes", "zero_point"]
+    press(at, "Add to the plan")
+    assert [step.question and step.question.asked for step in classes.plan(code, secret)] == [
+        None, "zero_point", "codes", "codes", None, "zero_point",
+    ]  # fmt: skip
     widget(at, "class_asked").set_value("codes").run()
     widget(at, "class_element").set_value("9, 0").run()
     assert "not in a tensor of shape" in said(at)[-1]
-    widget(at, "class_choice_0_8").set_value(7).run()
+    press(at, "Ask the question")
+    assert classes.board(code, secret).current.question.asked == "zero_point"
+
+
+def test_the_steps_are_edited(classes):
+    at, code, secret = begun()
+    widget(at, "class_edit").set_value(True).run()
+    widget(at, "class_title_t").set_value("Why?")
+    widget(at, "class_minutes_t").set_value(7)
+    widget(at, "class_text_t").set_value("speed")
+    widget(at, "class_view_t").set_value("https://quant.example/app/ranges?bits=4")
+    press(at, "Save")
+    first = ClassStep("Why?", 7, "speed", "ranges?bits=4", id="t")
+    assert classes.plan(code, secret)[0] == first
+    widget(at, "class_view_t").set_value("https://quant.example/app/not here")
+    press(at, "Save")
+    assert "page of this app" in said(at)[-1]
+    assert classes.plan(code, secret)[0] == first
+    press(at, "Down")
+    assert [step.id for step in classes.plan(code, secret)] == ["q", "t", "v", "z"]
+    widget(at, "class_edited").set_value("z").run()
+    widget(at, "class_minutes_z").set_value(9)
+    press(at, "Save")
+    assert classes.plan(code, secret)[3] == ClassStep("", 9, question=ZERO, id="z")
+    press(at, "Up")
+    press(at, "Text")
+    widget(at, "class_edited").set_value("q").run()
     press(at, "Remove")
-    assert len(classes.plan(code, secret)) == 7
-    widget(at, "class_choice_0_7").set_value(6).run()
-    press(at, "Ask the first question")
-    assert classes.board(code, secret).current.question == own
+    assert [step.title for step in classes.plan(code, secret)] == ["Why?", ZERO.prompt, "New text", "How it is done"]
+
+
+def test_a_plan_begins_by_its_link(classes):
+    at = opened(class_steps=editor.packed(PLAN))
+    press(at, "Begin a class with these 4 steps")
+    code, secret = at.query_params["presenter"].split(".")
+    assert [step.title for step in classes.plan(code, secret)] == [step.title for step in PLAN]
+    assert "class_steps" not in at.query_params
+    for bad in ("x", "!!!", editor.packed(PLAN)[:-20], editor.packed(PLAN)[5:]):
+        at = opened(class_steps=bad)
+        assert len(said(at)) == 1
+        assert button(at, "Begin a class")
+
+
+def test_the_plan_that_is_kept_is_the_one_that_was_edited(classes):
+    at, *_ = begun()
+    labels = [e.proto.label for e in at.get("download_button")]
+    assert labels[0] == "plan.json"
+    assert from_file(to_file(PLAN)) == [ClassStep(**vars(step) | {"id": str(i)}) for i, step in enumerate(PLAN, 1)]
+    assert any(editor.packed(PLAN) in block.value for block in at.code)
+
+
+def test_a_class_is_regained_on_another_machine(classes):
+    at, code, secret = begun()
+    widget(at, "class_word_typed").set_value("short")
+    press(at, "Keep")
+    assert "word" in said(at)[-1]
+    widget(at, "class_word_typed").set_value("blue horse")
+    press(at, "Keep")
+    other = opened()
+    widget(other, "class_code_typed").set_value(code.upper())
+    widget(other, "class_word_typed").set_value("red horse")
+    press(other, "Get it back")
+    assert "this code and this word" in said(other)[-1]
+    widget(other, "class_word_typed").set_value("Blue horse")
+    press(other, "Get it back")
+    assert other.query_params["presenter"] == f"{code}.{secret}"
+    press(other, "Show the text")
 
 
 def test_files_of_the_answers(classes):
-    at, code, _ = begun()
-    press(at, "Ask the first question")
+    at, code, _ = asked()
     classes.answer(code, classes.join(code), 1, ["0", "77"])
     at.run()
     names = [e.proto.label for e in at.get("download_button")]
-    assert names == ["class.csv", "class.html"]
+    assert names == ["plan.json", "class.csv", "class.html"]
 
 
 @pytest.mark.parametrize("link", ["x", "zzzzzzzz.secret", ".", "zzzzzzzz", "a" * 5000, "1e999999.1"])
@@ -255,10 +349,14 @@ def test_a_wrong_secret_is_one_sentence(classes):
 
 def test_who_ends_a_class_can_begin_another(classes):
     at, code, secret = begun()
+    shown = opened(projector=f"{code}.{viewing(secret)}")
     widget(at, "class_end").click().run()
     assert not at.exception
     with pytest.raises(store.ClassError):
         classes.board(code, secret)
+    shown.run()
+    assert "Thank you for taking part" in scene(shown)
+    assert not said(shown)
     assert "presenter" not in at.query_params
     press(at, "Begin a class")
     other = at.query_params["presenter"]
@@ -299,7 +397,7 @@ def lesson(link):
 
 def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
     """Where the lesson shows the arithmetic, it comes to the right answer; else it shows the tensor."""
-    for question in controls.questions():
+    for question in (each for each in plan.questions() if each.asked in ("codes", "scales", "zero_point")):
         text, numbers = lesson(question.link)
         if text:
             scale = re.search(r"scale ([\d.]+)", question.facts)[1]
@@ -309,3 +407,23 @@ def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
         else:
             assert question.part
             assert {float(value) for row in question.part.texts for value in row} <= numbers
+
+
+@pytest.mark.parametrize(
+    ("page", "serves", "own", "phones"),
+    [
+        ("http://127.0.0.1:8501/app/", None, "192.168.1.5", "http://192.168.1.5:8501/app/"),
+        ("http://localhost:8501/", "0.0.0.0", "192.168.1.5", "http://192.168.1.5:8501/"),
+        ("http://localhost/", "::", "192.168.1.5", "http://192.168.1.5/"),
+        ("http://localhost:8501/", "localhost", "192.168.1.5", "http://localhost:8501/"),
+        ("http://localhost:8501/", None, None, "http://localhost:8501/"),
+        ("http://localhost:8501/", None, "172.17.0.2", "http://localhost:8501/"),
+        ("https://quant.example/app/", None, "192.168.1.5", "https://quant.example/app/"),
+    ],
+)
+def test_phones_join_at_the_machines_own_address(monkeypatch, page, serves, own, phones):
+    monkeypatch.setattr(controls, "address", lambda: page)
+    monkeypatch.setattr(controls, "address_in_network", lambda: own)
+    monkeypatch.setattr(controls, "in_container", lambda: own == "172.17.0.2")
+    monkeypatch.setattr(controls.st, "get_option", lambda name: serves)
+    assert controls.phones_address() == phones

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 import pytest
@@ -13,7 +14,7 @@ from pages.learn.classroom.files import as_csv, as_html
 from pages.learn.classroom.questions import ask_about
 from pages.learn.classroom.results import NO_MISTAKE, Why, results
 from pages.registry import PAGES
-from pages.serving.classroom import ClassStore, Round, Tally
+from pages.serving.classroom import ClassStore, Round, Tally, words
 from pages.shared.lesson_plan import LESSONS
 from quantcore.mistakes import MISTAKES, answers
 
@@ -24,7 +25,7 @@ AT = "https://quant.example/app/"
 
 
 @pytest.fixture
-def tallies(tmp_path):
+def class_of_seven(tmp_path):
     """Seven students, two votes; the first number is answered wrongly by most."""
     classes = ClassStore(tmp_path / "classes")
     code, secret = classes.begin()
@@ -35,9 +36,19 @@ def tallies(tmp_path):
             first = str(int(ASKED.right[0]) - 1) if i < wrong - 1 else "99" if i == wrong - 1 else ASKED.right[0]
             classes.answer(code, student, number, [first, *ASKED.right[1:]])
         classes.steer(code, secret, "revote" if wrong == 5 else "reveal")
-    found = classes.tallies(code, secret)
+    found = classes.tallies(code, secret), classes.ballots(code, secret)
     classes.close()
     return found
+
+
+@pytest.fixture
+def tallies(class_of_seven):
+    return class_of_seven[0]
+
+
+@pytest.fixture
+def ballots(class_of_seven):
+    return class_of_seven[1]
 
 
 def test_each_wrong_answer_is_counted_and_has_exactly_its_mistakes(tallies):
@@ -78,21 +89,56 @@ def test_a_question_that_nobody_answered(tallies):
     assert [result.fraction_right for result in results(tally)] == [0.0] * len(ASKED.fields)
 
 
-def test_the_table_has_every_answer(tallies):
-    rows = list(csv.DictReader(io.StringIO(as_csv(tallies, AT))))
+def test_the_table_pairs_both_votes_of_each_student_in_words(tallies, ballots):
+    text = as_csv(tallies, ballots, AT)
+    assert text.startswith("\ufeff")
+    rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+    assert len(rows) == 7 * len(ASKED.fields)
     assert {row["link"] for row in rows} == {f"{AT}learn-predict?seed=<3>&a=1"}
-    for vote, wrong in (("1", 5), ("2", 1)):
-        mine = [row for row in rows if row["vote"] == vote and row["asked for"] == ASKED.fields[0]]
-        assert sum(int(row["students"]) for row in mine) == 7
-        assert sum(int(row["students"]) for row in mine if row["is right"] == "no") == wrong
-        assert {row["mistakes"] for row in mine if row["answer"] == "99"} == {NO_MISTAKE}
+    mine = [row for row in rows if row["asked for"] == ASKED.fields[0]]
+    low = str(int(ASKED.right[0]) - 1)
+    pairs = Counter((row["vote 1"], row["right 1"], row["vote 2"], row["right 2"]) for row in mine)
+    right = ASKED.right[0]
+    assert pairs == {
+        ("99", "no", right, "yes"): 1,
+        (low, "no", "99", "no"): 1,
+        (low, "no", right, "yes"): 3,
+        (right, "yes", right, "yes"): 2,
+    }
+    assert {row["why 1"] for row in mine if row["vote 1"] == "99"} == {NO_MISTAKE}
+    assert {row["why 1"] for row in mine if row["right 1"] == "yes"} == {""}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", row["time 1 (UTC)"]) for row in rows)
+    internal = {mistake.in_answers.kind for mistake in MISTAKES.values() if mistake.in_answers} - set(words.KINDS)
+    assert not internal
 
 
-def test_the_page_has_every_answer_and_its_text_is_no_markup(tallies):
-    page = as_html(tallies, AT)
+def test_a_student_who_missed_a_vote_and_a_question_nobody_answered(tmp_path):
+    classes = ClassStore(tmp_path / "classes")
+    code, secret = classes.begin()
+    anna = classes.join(code)
+    classes.ask(code, secret, ASKED, "a")
+    classes.steer(code, secret, "revote")
+    classes.answer(code, anna, 2, ASKED.right)
+    classes.ask(code, secret, ASKED, "b")
+    found = classes.tallies(code, secret), classes.ballots(code, secret)
+    rows = list(csv.reader(io.StringIO(as_csv(*found, AT), newline="")))
+    assert len(rows) == 1 + len(ASKED.fields)
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert rows[1][5:10] == ["", "", "", "", ASKED.right[0]]
+    assert as_csv([], [], AT).count("\n") == 1
+    assert "Nobody has answered" in as_html([], [], AT)
+    classes.close()
+
+
+def test_the_page_has_every_answer_its_tensor_and_date_and_its_text_is_no_markup(tallies, ballots):
+    page = as_html(tallies, ballots, AT)
     assert page.count("4 of 7") == 1
     assert "(vote 2)" in page
     assert re.search(rf'href="{AT}learn-\w+\?learn_\w+_step=', page)
     assert 'href="https://quant.example/app/learn-predict?seed=&lt;3&gt;&amp;a=1"' in page
     assert "<script" not in page
     assert "src=" not in page
+    assert f"{datetime.fromtimestamp(ballots[0].time, UTC):%Y-%m-%d} · 7 students answered" in page
+    assert "int4: codes -8 to 7" in page
+    for value in X[0]:
+        assert f">{value:g}</td>".replace("-", "−") in page

@@ -8,10 +8,10 @@ from collections import Counter
 from grid import for_each
 
 import quantcore as qc
-from pages.learn.classroom import controls, views
+from pages.learn.classroom import plan, views
 from pages.learn.classroom.questions import ask_about
 from pages.learn.classroom.results import NO_MISTAKE
-from pages.serving.classroom import Board, Round, Tally
+from pages.serving.classroom import Board, ClassStep, Round, Tally
 from quantcore.prediction import NumberKey
 
 RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
@@ -29,7 +29,7 @@ def text(body):
 
 
 def board(*votes, joined=9):
-    return Board(joined, votes[-1].answered, votes[-1].round, votes[-1].round.number, 1)
+    return Board(joined, votes[-1].answered, votes[-1].round, ClassStep("", question=ASKED, id="a"), 0, 1)
 
 
 def test_each_wrong_number_has_its_bar_and_its_mistakes():
@@ -46,7 +46,7 @@ def test_each_wrong_number_has_its_bar_and_its_mistakes():
     plain = shown.replace("−", "-")
     assert all(sentence in plain for sentence in sentences)
     assert f"{value} 2 students" in plain
-    assert "77 1 student no known mistake" in plain
+    assert f"No known mistake {ASKED.fields[0]}: 77 (1)" in plain
     shares = re.findall(r"--qs-share:([\d.]+)%", views.scene(board(*votes), votes))
     assert shares[:4] == ["66.7", "50.0", "33.3", "16.7"]  # who answered; right; wrong
 
@@ -106,7 +106,7 @@ def test_rare_numbers_are_listed():
     votes = [tally("revealed", right=1, first={str(n): 50 - n for n in range(20, 25)})]
     shown = text(views.scene(board(*votes), votes))
     assert "also: 24 (26)" in shown
-    assert "24 26 students no known mistake" in shown
+    assert f"No known mistake {ASKED.fields[0]}: 20 (30), 21 (29)" in shown.replace("−", "-")
     votes = [tally("locked", first={str(n): 50 - n for n in range(20, 29)})]
     assert "also: 27 (23), 28 (22)" in text(views.scene(board(*votes), votes))
 
@@ -115,7 +115,7 @@ def test_explained_answers_stand_before_others():
     value = ASKED.keys[0].wrong[0].value
     votes = [tally("revealed", first={"77": 5, value: 1})]
     shown = text(views.scene(board(*votes), votes)).replace("−", "-")
-    assert shown.index(f"{value} 1 student") < shown.index("77 5 students no known mistake")
+    assert shown.index(f"{value} 1 student") < shown.index(f"No known mistake {ASKED.fields[0]}: 77 (5)")
 
 
 def test_hyphens_stay_and_minus_signs_are_drawn():
@@ -136,9 +136,35 @@ def test_text_is_never_markup():
         assert "&lt;img src=x&gt;" in shown
 
 
-@for_each("number", range(len(controls.questions())))
+def test_what_explains_many_answers_fills_pages_that_lose_nothing():
+    wrong = {known.value: 1 for known in ASKED.keys[0].wrong} | {str(n): 1 for n in range(300, 340)}
+    votes = [tally("revealed", right=1, first=wrong)]
+    votes[0].counts[1].update({known.value: 2 for known in ASKED.keys[1].wrong})
+    many = views.pages(votes)
+    assert many >= 3
+    every = [text(views.scene(board(*votes), votes, page=page)).replace("−", "-") for page in range(many)]
+    assert f"✓ {ASKED.right[0]}" in every[0]
+    assert "student" not in every[0]
+    for page in every[1:]:
+        assert "✓" not in page
+    for i in (0, 1):
+        for known in ASKED.keys[i].wrong:
+            assert sum(known.sentence in page for page in every[1:]) >= 1, known
+    assert "339 (1)" in every[-1]
+    assert text(views.scene(board(*votes), votes, page=99)).replace("−", "-") == every[-1]
+    assert views.pages([tally("revealed", right=5)]) == 1
+    assert views.pages([tally("revealed", right=5, first={"77": 2})]) == 1
+
+
+def test_a_text_is_shown_in_its_lines_and_never_as_markup():
+    shown = views.text(ClassStep("<b>Why</b> -1", 3, "less memory\n\n-5 °C <i>cold</i>"))
+    assert "<p>less memory</p><p>&nbsp;</p><p>−5 °C &lt;i&gt;cold&lt;/i&gt;</p>" in shown
+    assert "<h1>&lt;b&gt;Why&lt;/b&gt; -1</h1>" in shown
+
+
+@for_each("number", range(len(plan.questions())))
 def test_the_example_has_only_answers_that_known_mistakes_give(number):
-    shown = views.example(controls.questions()[number])
+    shown = views.example(plan.questions()[number])
     assert NO_MISTAKE not in shown
     assert "24 of 24" in shown
     for card in shown.split('class="qs-answer"')[1:]:

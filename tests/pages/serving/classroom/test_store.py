@@ -1,6 +1,7 @@
 """The store of classes in real databases; only the clock is simulated."""
 
 import multiprocessing
+import os
 import re
 import resource
 import sqlite3
@@ -15,13 +16,16 @@ from places import ROOT
 from pages.serving import settings
 from pages.serving.classroom import (
     ClassError,
+    ClassStep,
     ClassStore,
     Question,
     code_of,
+    database,
     phones,
     place,
     store,
     viewing,
+    word,
 )
 from pages.serving.classroom import (
     clock as class_clock,
@@ -36,6 +40,8 @@ def keys(*right):
 
 ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), keys("1", "-2"), link="seed 3")
 SCALE = Question("Which scale?", "int4", ("scale",), (NumberKey("0.0314", 3),))
+FIRST, SECOND = ClassStep("", 3, question=ASKED, id="a"), ClassStep("", 2, question=SCALE, id="b")
+PLAN = [ClassStep("Welcome", 1, "to quantization", id="w"), FIRST, ClassStep("Look", 4, view="ranges?bits=4", id="v"), SECOND]
 
 
 class Clock:
@@ -167,64 +173,112 @@ def test_the_projectors_key_reads_and_steers_nothing(begun):
     for wrong in (key, viewing(key)):
         refused(403, classes.ask, code, wrong, ASKED)
         refused(403, classes.steer, code, wrong, "reveal")
-        refused(403, classes.set_plan, code, wrong, [ASKED])
-        refused(403, classes.look, code, wrong, True, 1)
+        refused(403, classes.set_plan, code, wrong, [FIRST])
+        refused(403, classes.go, code, wrong, "")
+        refused(403, classes.set_word, code, wrong, "blue horse")
         refused(403, classes.end, code, wrong)
     refused(403, classes.board, code, viewing(key))
 
 
-def test_the_projector_goes_back_and_on_while_phones_stay(begun, clock):
+def test_a_class_goes_through_its_steps_and_asks_each_question_once(begun):
     classes, code, secret = begun
-    anna = classes.join(code)
-    for question in (ASKED, SCALE, ASKED):
-        classes.ask(code, secret, question)
-    classes.steer(code, secret, "reset")  # round 3 is gone
-    shown = [classes.board(code, secret).shown]
-    for back in (True, True, True, False, False, False):
-        clock.time += store.BOUNCE * 2
-        classes.look(code, secret, back, shown[-1])
-        classes.look(code, secret, back, classes.board(code, secret).shown)  # the same press again
-        shown.append(classes.board(code, secret).shown)
-    assert shown == [4, 2, 1, 1, 2, 4, 4]
-    assert classes.state(code, anna)[0].number == 4
-    classes.look(code, secret, True, 4)
-    classes.ask(code, secret, SCALE)
-    assert classes.board(code, secret).shown == 5
+    classes.set_plan(code, secret, PLAN)
+    anna, seen = classes.join(code), []
+    for step in ("w", "a", "v", "b", "v", "a", "w", ""):
+        classes.go(code, secret, step)
+        board = classes.board(code, secret)
+        number = board.current.number if board.current else 0
+        seen.append((board.shown.id if board.shown else "", number))
+    assert seen == [("w", 0), ("a", 1), ("v", 1), ("b", 2), ("v", 2), ("a", 2), ("w", 2), ("", 2)]
+    assert classes.state(code, anna)[0].question == SCALE  # phones stay at the last question
+    assert [tally.round.step for tally in classes.tallies(code, secret)] == ["a", "b"]
+    classes.go(code, secret, "a", 2)
+    assert (classes.board(code, secret).shown, classes.board(code, secret).page) == (FIRST, 2)
+    classes.steer(code, secret, "reset")  # of the question that phones are asked
+    assert classes.board(code, secret).shown == SECOND
+    assert classes.board(code, secret).page == 0
+    assert "plan" in refused(409, classes.go, code, secret, "gone")
 
 
-def test_a_press_for_another_round_or_a_bounce_changes_nothing(begun, clock):
+def test_a_press_for_another_turn_or_a_bounce_changes_nothing(begun, clock):
     classes, code, secret = begun
-    assert classes.ask(code, secret, ASKED, after=0) == 1
-    assert classes.ask(code, secret, SCALE, after=0) == 1  # a double click on Next
+    classes.set_plan(code, secret, PLAN)
+
+    def stands():
+        board = classes.board(code, secret)
+        return board.shown and board.shown.id, board.current and board.current.phase, board.turn
+
+    assert stands() == (None, None, 0)
+    classes.go(code, secret, "a", turn=0)
+    classes.go(code, secret, "v", turn=0)  # a double click on Next
+    assert stands() == ("a", "open", 1)
     classes.steer(code, secret, "reveal", 1)  # within the bounce of the press that asked
-    assert classes.board(code, secret).current.phase == "open"
+    assert stands() == ("a", "open", 1)
     clock.time += store.BOUNCE * 2
     classes.steer(code, secret, "reveal", 0)
-    assert classes.board(code, secret).current.phase == "open"
+    assert stands() == ("a", "open", 1)
     classes.steer(code, secret, "reveal", 1)
-    assert classes.board(code, secret).current.phase == "revealed"
+    assert stands() == ("a", "revealed", 2)
     clock.time -= 3600  # the clock is set back: not a bounce
-    assert classes.ask(code, secret, SCALE, after=1) == 2
+    classes.go(code, secret, "v", turn=2)
+    assert stands() == ("v", "revealed", 3)
 
 
-def test_the_votes_on_one_question_are_told_from_those_on_the_one_before(begun):
+def test_the_votes_on_one_question_are_told_from_those_on_others(begun):
     classes, code, secret = begun
-    for question, votes in ((ASKED, 2), (SCALE, 3), (ASKED, 1)):
-        classes.ask(code, secret, question)
+    for question, step, votes in ((ASKED, "a", 2), (SCALE, "b", 3), (ASKED, "a", 1)):
+        classes.ask(code, secret, question, step)
         for _ in range(votes - 1):
             classes.steer(code, secret, "revote")
-    found = [[tally.round.number for tally in classes.tallies(code, secret, n)] for n in range(1, 7)]
-    assert found == [[1], [1, 2], [3], [3, 4], [3, 4, 5], [6]]
-    assert classes.tallies(code, secret, 0) == []
+    found = {step: [tally.round.number for tally in classes.tallies(code, secret, step)] for step in "abc"}
+    assert found == {"a": [6], "b": [3, 4, 5], "c": []}
+    assert [tally.round.number for tally in classes.tallies(code, secret)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_plan_is_kept_with_its_class_and_limited(begun):
     classes, code, secret = begun
-    classes.set_plan(code, secret, [ASKED, SCALE])
-    assert classes.plan(code, secret) == [ASKED, SCALE]
-    refused(400, classes.set_plan, code, secret, [ASKED] * (store.MOST_PLANNED + 1))
-    refused(400, classes.set_plan, code, secret, [Question(**vars(ASKED) | {"link": "x" * store.PLAN_BYTES})])
-    assert classes.plan(code, secret) == [ASKED, SCALE]
+    classes.set_plan(code, secret, PLAN)
+    assert classes.plan(code, secret) == PLAN
+    refused(400, classes.set_plan, code, secret, [FIRST] * (store.MOST_STEPS + 1))
+    large = ClassStep("", 1, question=Question(**vars(ASKED) | {"link": "x" * store.MOST_BYTES}))
+    refused(400, classes.set_plan, code, secret, [large])
+    assert classes.plan(code, secret) == PLAN
+    classes.go(code, secret, "v")
+    classes.set_plan(code, secret, [FIRST, FIRST, ClassStep("New")])
+    assert [step.id for step in classes.plan(code, secret)] == ["a", "1", "2"]
+    assert classes.board(code, secret).shown is None
+
+
+def test_a_class_is_regained_by_its_code_and_word(begun, tmp_path):
+    classes, code, secret = begun
+    assert refused(403, classes.regain, code, "blue horse") == word.NONE  # it has none yet
+    assert refused(403, classes.regain, "zzzzzzzz", "blue horse") == word.NONE
+    for bad in ("", "short", "  a   b  ", "x" * 101):
+        assert "word" in refused(400, classes.set_word, code, secret, bad)
+    classes.set_word(code, secret, "Blue  horse")
+    assert classes.regain(code, " blue HORSE ") == secret
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "made").iterdir())
+    assert secret.encode() not in stored
+    assert b"horse" not in stored.lower()
+    other, _ = classes.begin()
+    assert refused(403, classes.regain, other, "blue horse") == word.NONE
+
+
+def test_words_can_not_be_tried_for_long(begun, clock, monkeypatch):
+    classes, code, secret = begun
+    monkeypatch.setitem(word._COST, "n", 2)  # quickly
+    classes.set_word(code, secret, "blue horse")
+    answers = []
+    for _ in range(10):
+        try:
+            answers.append(classes.regain(code, "red horse"))
+        except ClassError as error:
+            answers.append(error.status)
+    assert answers == [403] * word.TRIES + [429] * 5
+    assert "wait a minute" in refused(429, classes.regain, code, "blue horse")
+    clock.time += word.PAUSE
+    assert classes.regain(code, "blue horse") == secret
+    refused(429, classes.regain, code, "blue horse")
 
 
 def test_who_has_not_joined_does_not_learn_whether_there_is_a_class(begun):
@@ -345,9 +399,14 @@ def test_upkeep_deletes_what_an_ended_process_left(tmp_path, monkeypatch):
     monkeypatch.setattr(place, "current", lambda: place.opened_at(chosen))
     place.tidy()
     assert not (tmp_path / "store").exists()
+    earlier, recent = (tmp_path / "store" / f"{place.EARLIER}{end}" for end in ("", "-wal"))
     long_ago = ClassStore(tmp_path / "store" / place.NAME, lambda: class_clock.since_boot() - store.LONGEST - 1)
     code, _ = long_ago.begin()
+    for file in (earlier, recent):
+        file.write_text("answers")
+    os.utime(earlier, (0, 0))
     place.tidy()
+    assert (earlier.exists(), recent.exists()) == (False, True)
     refused(404, long_ago.join, code)
 
 
@@ -387,10 +446,12 @@ def test_the_limits_are_documented():
         "students joining from": f"{phones._joins.burst:g} at once, then {phones._joins.per_second:g} per second",
         "requests of phones": f"{phones._requests.burst:,} at once, then {phones._requests.per_second:g} per second",
         "votes included": f"{store.MOST_ROUNDS}",
-        "on a class's list": f"{store.MOST_PLANNED}, of {store.PLAN_BYTES // 1000} kB together",
+        "steps of a class": f"{store.MOST_STEPS}, of {store.MOST_BYTES // 1000} kB together",
+        "words tried for one class": f"{word.TRIES} at once, then one per minute",
     }.items():
         assert re.search(rf"\| [^|]*{what}[^|]*\| {re.escape(said)}", text), what
     assert 60 * place._begins.per_second == 1
+    assert word.PAUSE == 60
     assert (store.IDLE, store.LONGEST <= 24 * 3600, phones.MOST_BYTES) == (2 * 3600, True, 1024)
 
 
@@ -456,7 +517,7 @@ def test_who_writes_waits_for_another_process_from_its_first_look(tmp_path):
     first, second = ClassStore(tmp_path / "classes"), ClassStore(tmp_path / "classes")
     code, secret = first.begin()
     waiting = threading.Thread(target=second.join, args=(code,))
-    with first._transaction(store.WRITE):
+    with first._transaction(database.WRITE):
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive()
@@ -465,7 +526,7 @@ def test_who_writes_waits_for_another_process_from_its_first_look(tmp_path):
 
 
 def test_while_another_process_writes_others_read_and_who_writes_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_WAIT", 0.5)
+    monkeypatch.setattr(database, "_WAIT", 0.5)
     classes = ClassStore(tmp_path / "classes")
     code, secret = classes.begin()
     browser = classes.join(code)
