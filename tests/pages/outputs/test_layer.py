@@ -305,6 +305,7 @@ def test_bad_input_is_one_sentence(parameters: dict[str, Any], words: tuple[str,
     at = opened(**parameters)
     (sentence,) = said(at.error)
     assert all(word in sentence for word in words), sentence
+    assert answer(at) == ""  # the question stands there
 
 
 def test_without_activations_the_page_says_what_to_do() -> None:
@@ -313,6 +314,7 @@ def test_without_activations_the_page_says_what_to_do() -> None:
         assert not at.error
         (sentence,) = said(at.info)
         assert sentence.startswith("There are no activations yet")
+        assert answer(at) == ""
 
 
 def test_pasted_activations_stand_in_the_link() -> None:
