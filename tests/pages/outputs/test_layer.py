@@ -431,6 +431,7 @@ def test_maps_and_answer_follow_a_control_before_the_run(
     html_text = pictures["y"][0]["beside"]["html"]["ly_answer"]
     assert answer(at) in html.unescape(html_text)
     assert pictures["w"][0]["beside"]["html"] == {}
+    assert pictures["y"][0]["beside"]["late"] == ["ly_tabs"]
 
 
 def test_a_large_layer_waits_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
