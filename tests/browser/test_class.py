@@ -68,6 +68,13 @@ class Phone:
         self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
 
 
+    def choose(self, index: str) -> None:
+        self.page.bring_to_front()
+        self.app.wait("document.querySelector('#choices button:enabled')")
+        self.page.evaluate("(index) => document.querySelectorAll('#choices button')[index].click()", int(index))
+        self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
+
+
 @pytest.fixture
 def phones(new_app: Callable[..., Any], server: str) -> Callable[..., Phone]:
     numbers = iter(range(2, 200))
@@ -179,7 +186,10 @@ def test_twelve_phones_and_a_projector(
             given.append([text[:12].removesuffix(".0") for text in typed])
             if not i % 4:
                 student.page.reload()
-            student.answer(*given[-1])
+            if question.choices:
+                student.choose(given[-1][0])
+            else:
+                student.answer(*given[-1])
         presenter.expect_shown("12 of 12 answered · voting")
         presenter.app.button("Reveal")
         presenter.expect_shown("12 of 12 answered · revealed")
