@@ -148,7 +148,7 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.expect_shown(first.keys[0].how)
     presenter.expect_shown("50% → 50% right")
     presenter.press("ArrowRight", "Ask the question")
-    view = presenter.projector.page.frame_locator(".st-key-class_view iframe")
+    view = presenter.projector.page.frame_locator(".st-key-class_projected iframe")
     expect(view.locator("h1")).to_contain_text("How far apart are the marks?")
     presenter.projector.page.bring_to_front()  # where the lecturer moves a slider, and then presses the clicker
     view.locator("h1").click()
