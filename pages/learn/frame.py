@@ -16,7 +16,17 @@ from pages.learn.lesson_pages import LESSON_URLS, OVERVIEW
 from pages.shared import charts, messages
 from pages.shared.charts import theme
 from pages.shared.large import is_large
-from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, PlanPart, numbered, script, step_key, step_words
+from pages.shared.lesson_plan import (
+    CLASS,
+    LESSONS,
+    PARTS,
+    PLAN,
+    PlanPart,
+    numbered,
+    script,
+    step_key,
+    step_words,
+)
 from pages.shared.page import Page
 from pages.shared.state import choice, selection
 from quantcore.figures import typography
@@ -54,14 +64,14 @@ def _presented(name: str) -> Presented | None:
     text = st.query_params.get(PLAN)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(CLASS)):
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(PARTS)):
         messages.warning(
-            f"The plan has parts 1 to {len(CLASS)}, and no part {text[:20]!r}: the lesson is shown without "
+            f"The plan has parts 1 to {len(PARTS)}, and no part {text[:20]!r}: the lesson is shown without "
             "the plan. Open a part from the overview."
         )
         return None
     index, key = int(text) - 1, step_key(name)
-    part = CLASS[index]
+    part = PARTS[index]
     if part.lesson != name:
         return Presented(index, False)
     if key not in st.query_params and key not in st.session_state:
@@ -70,7 +80,9 @@ def _presented(name: str) -> Presented | None:
 
 
 def span(index: int) -> str:
-    """Return the minutes of a part, such as "18–23"."""
+    """Return the minutes of a part, such as "18–23"; of a choice, which has no place in the hour, "5 min"."""
+    if index >= len(CLASS):
+        return f"{PARTS[index].minutes} min"
     return f"{_BEGINS[index]}–{_BEGINS[index + 1]}"
 
 
@@ -81,22 +93,23 @@ def part_label(part: PlanPart) -> str:
 
 def part_query(index: int) -> dict[str, str]:
     """Return the parameters of a link to a part."""
-    part = CLASS[index]
+    part = PARTS[index]
     return {PLAN: str(index + 1), step_key(part.lesson): part.step}
 
 
 def _ask(now: Presented) -> None:
     """Draw the question to the class, and the time: the minutes of the part, and the minute it is."""
-    part = CLASS[now.part]
+    part = PARTS[now.part]
     place = f"{numbered(part.lesson)}: {part_label(part)}"
     said = part.ask if now.shown else f"This step is not in the plan, which is at {place}."
-    begin, end = _BEGINS[now.part : now.part + 2]
-    st.html(
-        f'<p class="qs-ask"><span>{html.escape(said)}</span><small>{span(now.part)} of {MINUTES} min · '
-        f'<span class="qs-clock" role="timer" title="Click to set the clock to minute {begin}" '
-        f'data-begin="{begin}" '
-        f'data-end="{end}"></span></small></p>'
-    )
+    time = f"{span(now.part)}, in place of another part"
+    if now.part < len(CLASS):
+        begin, end = _BEGINS[now.part : now.part + 2]
+        time = (
+            f'{span(now.part)} of {MINUTES} min · <span class="qs-clock" role="timer" '
+            f'title="Click to set the clock to minute {begin}" data-begin="{begin}" data-end="{end}"></span>'
+        )
+    st.html(f'<p class="qs-ask"><span>{html.escape(said)}</span><small>{time}</small></p>')
 
 
 def head(name: str) -> str:
@@ -180,13 +193,13 @@ def _go(name: str, direction: int) -> None:
 def _part_button(label: str, name: str, now: Presented, direction: int) -> None:
     """Draw a button to the previous or next part of the plan; a link if it is in another lesson.
 
-    From a step outside the plan, Previous returns to the part.
+    From a step outside the plan, Previous returns to the part. Before and after a choice is the overview.
     """
     index = now.part + direction if now.shown or direction > 0 else now.part
-    if not 0 <= index < len(CLASS):
+    if index != now.part and not (now.part < len(CLASS) and 0 <= index < len(CLASS)):
         _link("Overview", direction)
         return
-    part = CLASS[index]
+    part = PARTS[index]
     text = f"{label}: {span(index)} {part_label(part)}" if direction > 0 else label
     if part.lesson == name:  # a link to the page that is open would not change its step
         key, icon = f"learn_plan_{label.lower()}", _arrow(direction)
@@ -197,7 +210,7 @@ def _part_button(label: str, name: str, now: Presented, direction: int) -> None:
 
 def _go_to_part(index: int) -> None:
     """Go to a part in the lesson that is open (a callback)."""
-    part = CLASS[index]
+    part = PARTS[index]
     st.session_state[step_key(part.lesson)] = part.step
     st.query_params[PLAN] = str(index + 1)
 

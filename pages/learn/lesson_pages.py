@@ -65,4 +65,5 @@ PAGES = (
         _own("predict", ("seed", "mine", "row", "cell")),
         dict.fromkeys((TENSOR, SCHEME), _MINE["predict"]),
     ),
+    lesson_page("inside_a_layer", _own("inside_a_layer", ("output", "bits", "how")), {}),
 )

@@ -9,7 +9,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.charts import theme
-from quantcore import tensors
+from quantcore import outputs, tensors
 from quantcore.figures import lessons, style
 
 WIDE, HIGH, EDGE = 180, 84, 6  # of the drawing, in its own units
@@ -33,6 +33,7 @@ def _of(name: str, theme: str) -> str:
         "mistakes": _mistakes,
         "predict": _predict,
         "ptq_or_qat": _staircase,
+        "inside_a_layer": _inside_a_layer,
     }
     ink, line, fill, dim = (colors[theme] for colors in (style.INK, style.LINE, style.FILL, style.DIM))
     rules = f"""path{{fill:none;stroke-width:2}} .ink{{stroke:{ink}}} .dim{{stroke:{dim};stroke-width:1}}
@@ -118,3 +119,14 @@ def _staircase() -> Iterable[str]:
     line, steps = (HIGH / 2 + 7 - 20 * values for values in (found.x / 1.4, found.x_hat))
     yield _path([(across[0], line[0]), (across[-1], line[-1])], "dim")
     yield _path(zip(across, steps, strict=True), "curve")
+
+
+def _inside_a_layer() -> Iterable[str]:
+    product = outputs.integer_product([[25, 5]], [[7, -8]], 10, -3)
+    for n, code in enumerate((25, 5)):
+        yield _cell(EDGE + 30 * n, 6, 30, 22, "code", str(code))
+    for n, code in enumerate((7, -8)):
+        yield _cell(WIDE - EDGE - 60 + 30 * n, 6, 30, 22, "code", str(code))
+    for n, term in enumerate(product.terms.values()):
+        yield _cell(EDGE + 42 * n, 32, 42, 22, "cell", str(int(term)))
+    yield _cell(WIDE / 2 - 26, 58, 52, 22, "code", str(int(product.accumulator)))

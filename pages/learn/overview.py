@@ -5,12 +5,12 @@ import html
 import streamlit as st
 
 from pages.learn import frame, miniatures
-from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, numbered, step_key
+from pages.shared.lesson_plan import CLASS, LESSONS, PARTS, PLAN, numbered, step_key
 
 ACROSS = 4  # cards in a row
 
 frame.plain()
-st.markdown("# Learn: seven lessons, and a plan for a class")
+st.markdown(f"# Learn: {len(LESSONS)} lessons, and a plan for a class")
 tabs = ["Lessons", f"Plan for a class of {frame.MINUTES} minutes"]
 lessons, plan = st.tabs(tabs, default=tabs[PLAN in st.query_params], key="learn_overview_tab")
 
@@ -39,7 +39,9 @@ with plan:
         "header, enlarges text and figures on every page."
     )
     with st.container(key="learn_plan", gap=None):
-        for index, part in enumerate(CLASS):
+        for index, part in enumerate(PARTS):
+            if index == len(CLASS):
+                st.markdown("**Choices** to take in place of other parts:")
             time, link, ask = st.columns([0.7, 2.6, 6], vertical_alignment="center")
             time.markdown(frame.span(index))
             with link:

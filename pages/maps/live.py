@@ -8,9 +8,10 @@ seen.
 import asyncio
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import streamlit as st
@@ -33,7 +34,7 @@ from quantcore.diagnosis import Box
 
 PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
-_KEY = "_live"
+_KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _REMEMBERED = 300_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
@@ -61,6 +62,27 @@ Beside = Callable[[PageTensor, qc.Scheme, ElementArithmetic], BesideMaps]
 def nothing(tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic) -> BesideMaps:
     """Return that only the maps follow."""
     return BesideMaps()
+
+
+class FollowingView(Protocol):
+    """What maps show of whatever tensor and scheme the controls stand at."""
+
+    @property
+    def large(self) -> bool:
+        """Whether the page's text is enlarged."""
+
+    def shown(
+        self,
+        tensor: PageTensor,
+        scheme: qc.Scheme,
+        pointer: arithmetic.Offer,
+        element: tuple[int, ...] | None,
+    ) -> tuple[Picture, BesideMaps]:
+        """Return the picture, and what of the page follows with it; ``element``: chosen by what was moved.
+
+        Raises:
+            QuantError: scheme or view do not fit the tensor.
+        """
 
 
 @dataclass(frozen=True)
@@ -125,10 +147,22 @@ class LiveView:
             grey=tensor.is_image,
         )
 
+    def shown(
+        self,
+        tensor: PageTensor,
+        scheme: qc.Scheme,
+        pointer: arithmetic.Offer,
+        element: tuple[int, ...] | None,
+    ) -> tuple[Picture, BesideMaps]:
+        """Return `picture`, and what of the page follows with it."""
+        picture = self.picture(tensor, scheme, pointer, element)
+        assert picture.arithmetic is not None
+        return picture, self.beside(tensor, scheme, picture.arithmetic)
+
 
 @dataclass(eq=False)
 class LiveMaps:
-    """The maps of one session: what its latest run showed, and its requests.
+    """The maps of one component of a session: what its latest run showed, and its requests.
 
     Attributes:
         token: names them in a request, and nobody can guess it.
@@ -137,7 +171,7 @@ class LiveMaps:
         answers: to what was asked since the latest run, with what the pointer may ask for then.
     """
 
-    view: LiveView
+    view: FollowingView
     current: Current
     pointer: arithmetic.Offer
     token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
@@ -146,7 +180,7 @@ class LiveMaps:
     idle: threading.Event = field(default_factory=threading.Event)
     answers: dict[str, tuple[bytes, arithmetic.ShownTensor | None]] = field(default_factory=dict)
 
-    def show(self, view: LiveView, current: Current) -> None:
+    def show(self, view: FollowingView, current: Current) -> None:
         """Take over what a run shows."""
         self.view, self.current, self.answers = view, current, {}
 
@@ -171,9 +205,7 @@ class LiveMaps:
         view = self.view
         with turn.of_run(None):
             tensor, scheme, controls, element = self.current.moved(values)
-            picture = view.picture(tensor, scheme, self.pointer, element)
-            assert picture.arithmetic is not None
-            beside = view.beside(tensor, scheme, picture.arithmetic)
+            picture, beside = view.shown(tensor, scheme, self.pointer, element)
         sent = component.content(picture, large=view.large)
         live = {"at": f"{PATH}/{self.token}", "controls": {**beside.controls, **controls}}
         return as_bytes(sent | {"live": live, "beside": asdict(beside)}, held)
@@ -191,21 +223,28 @@ def route(below: str) -> Route:
     return Route(f"{below}/{PATH}/{{token}}", respond)
 
 
-def offer(view: LiveView, current: Current) -> dict[str, Any] | None:
+def offer(
+    view: FollowingView, current: Current, key: str = "maps", *, quick: bool = True
+) -> dict[str, Any] | None:
     """Return for the component where its maps can be asked for, and what the controls stood at in this run.
 
     There is no place to ask, ``at`` is empty, for tensors that have to wait for their turn.
+
+    Args:
+        key: of the component.
+        quick: whether the maps are made quickly, if the tensor is small.
     """
     if not _served or not current.controls or current.tensor is None or current.scheme is None:
         return None
-    held: LiveMaps | None = st.session_state.get(_KEY)
+    every: dict[str, LiveMaps] = st.session_state.setdefault(_KEY, {})
+    held = every.get(key)
     if held is None:
-        st.session_state[_KEY] = held = LiveMaps(view, current, arithmetic.offer())
+        every[key] = held = LiveMaps(view, current, arithmetic.offer())
         held.idle.set()
         _live[held.token] = held
     held.show(view, current)
     need = int(needs.of(current.scheme, current.tensor.shape) * current.tensor.nbytes)
-    at_once = turn.GATE.kind(need) is WorkKind.SMALL
+    at_once = quick and turn.GATE.kind(need) is WorkKind.SMALL
     return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": {**current.controls}}
 
 
@@ -242,9 +281,10 @@ async def _answer(maps: LiveMaps, mine: int, values: dict[str, str]) -> Response
 
 
 def give_way() -> None:
-    """Wait for a picture that this session's browser has asked for, so that the run that follows it does not
-    compete with it: a key on a slider asks for both.
+    """Wait for pictures that this session's browser has asked for, so that the run that follows them does not
+    compete with them: a key on a slider asks for both.
     """
-    held: LiveMaps | None = st.session_state.get(_KEY)
-    if held is not None:
-        held.idle.wait(_WAY)
+    every: dict[str, LiveMaps] = st.session_state.get(_KEY, {})
+    until = time.monotonic() + _WAY
+    for held in every.values():
+        held.idle.wait(max(0.0, until - time.monotonic()))

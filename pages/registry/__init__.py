@@ -37,4 +37,5 @@ def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
     page = _AT.get(url_path, _AT[""])
     is_folded = url_path in LESSON_URLS.values() and "true" in query.get(large.LARGE, ())
     sidebar = (None if is_folded else True) if page.used(query) else False
-    return Opening(identity.title(page), sidebar, page.awaits_plotly(query))
+    told = page.preview(query) if page.preview else ""
+    return Opening(identity.title(page), sidebar, page.awaits_plotly(query), told)

@@ -95,9 +95,17 @@ LESSONS = {
         "curve": LessonStep("How many bits are enough?", 6),
         "choose": LessonStep("Which one should you choose?", 4),
     }),
+    "inside_a_layer": Lesson("Inside a layer", "From codes to the codes of the output", "memory", {
+        "codes": LessonStep("What does the hardware multiply?", 3),
+        "sums": LessonStep("Which four sums make up the product?", 4),
+        "overflow": LessonStep("When is the accumulator too narrow?", 2),
+        "back": LessonStep("How does a sum become a number again?", 2),
+        "requantize": LessonStep("How does the output get its codes?", 4),
+        "question": LessonStep("Which sums remain while the layer runs?", 2),
+    }),
 }  # fmt: skip
 
-PLAN = "plan"  # parameter of the address: a part of `CLASS` by its number, counted from 1
+PLAN = "plan"  # parameter of the address: a part of `PARTS` by its number, counted from 1
 _FOLDERS = {"ptq_or_qat"}  # lessons that are several modules
 
 CLASS = (
@@ -118,6 +126,11 @@ CLASS = (
     PlanPart("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
     PlanPart("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
 )  # fmt: skip
+# Parts that a teacher may take in place of others
+CHOICES = (
+    PlanPart("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
+)  # fmt: skip
+PARTS = (*CLASS, *CHOICES)
 
 
 def script(name: str) -> str:

@@ -1,6 +1,6 @@
 """The record with which each page describes itself; `pages.registry` finds it."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import streamlit as st
@@ -50,6 +50,7 @@ class Page:
         free_text: keys for which any text is valid, even "inf".
         maps: whether it opens with maps or a treemap, which plotly.js draws.
         charts: when it has charts too, which bring a plotly.js of their own.
+        preview: what a link's parameters tell of it, in words, for previews; empty if nothing.
         heading: of a page whose space is for something else: for screen readers and outlines alone.
     """
 
@@ -65,6 +66,7 @@ class Page:
     free_text: Set[str] = frozenset()
     maps: bool = False
     charts: While | None = None
+    preview: Callable[[Mapping[str, list[str]]], str] | None = None
     heading: str = ""
 
     def used(self, query: Mapping[str, list[str]] | None = None) -> frozenset[str]:

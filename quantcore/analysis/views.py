@@ -202,13 +202,13 @@ class MapData:
         down, across = self.step
         cell = f"Each cell stands for {down} × {across} elements and shows the one"
         if "error" not in self.names:
-            return f"{cell} with the largest |value|."
+            return f"{cell} with the largest |{'value' if self.symbols == SYMBOLS else self.symbols[0]}|."
         worst = "in the error map, the one with the largest |error|"
         if self.rms is not None:
             worst = "the last map shows the RMS of all their errors"
         elif self.other is not None:
             worst = "in the last map, the one whose errors differ most"
-        return f"{cell} with the largest |x|; {worst}."
+        return f"{cell} with the largest |{self.symbols[0]}|; {worst}."
 
 
 def map_data(

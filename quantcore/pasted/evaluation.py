@@ -173,11 +173,10 @@ class CodeInputs:
     @cached_property
     def numpy(self) -> bool:
         """Whether it is a NumPy array, because the code names only NumPy, or rounds as tensors can't be."""
-        names_torch = re.search(r"\b(torch|F)\.\w", self.text)
-        names_torch = names_torch or (
-            re.search(r"\bimport torch\b|\)\.(clamp|byte|char|float|to)\(", self.text)
-            and not re.search(r"\b(np|numpy)\.\w", self.text)
-        )
+        names_torch = re.search(r"\b(torch|F)\.\w", self.text) is not None
+        if not names_torch and not re.search(r"\b(np|numpy)\.\w", self.text):
+            is_torch = r"\bimport torch\b|\)\.(clamp|byte|char|float|to)\("
+            names_torch = re.search(is_torch, self.text) is not None
         arrays = re.search(r"\b(np|numpy|tf|tensorflow|jnp)\b|(?<![.\w])round\(", self.text)
         return bool(arrays) and not names_torch
 

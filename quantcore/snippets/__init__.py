@@ -3,9 +3,25 @@
 from quantcore.snippets.layer_script import FILE as LAYER_FILE
 from quantcore.snippets.layer_script import LayerSource, binding, layer_script
 from quantcore.snippets.libraries import RECORDED_ONLY, library_script
+from quantcore.snippets.method_script import (
+    MethodSource,
+    cache_script,
+    method_library_script,
+    method_script,
+)
 from quantcore.snippets.snippets import quantcore_script, torch_script
 
 __all__ = [
-    "LAYER_FILE", "RECORDED_ONLY", "LayerSource", "binding", "layer_script", "library_script",
-    "quantcore_script", "torch_script",
-]  # fmt: skip
+    "LAYER_FILE",
+    "LayerSource",
+    "MethodSource",
+    "RECORDED_ONLY",
+    "binding",
+    "cache_script",
+    "layer_script",
+    "library_script",
+    "method_library_script",
+    "method_script",
+    "quantcore_script",
+    "torch_script",
+]

@@ -15,6 +15,7 @@ from parts import Part, in_parts
 from playwright.sync_api import TimeoutError, expect
 
 import quantcore as qc
+from pages.shared.lesson_plan import LESSONS
 from quantcore import tensors
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
@@ -171,10 +172,7 @@ PAGES: dict[str, dict[str, set[str]]] = {
     "Tensors": {"Ranges": BOTH, "Formats": set()},
     "Outputs": {"Layer": BOTH, "Methods": BOTH},
     "Compare": {"Libraries": BOTH, "Match": {"tensor"}},
-    "Learn": {
-        title: set()
-        for title in ("Scale", "Zero point", "Granularity", "Error", "Mistakes", "Predict", "PTQ or QAT")
-    },
+    "Learn": {lesson.title: set() for lesson in LESSONS.values()},
 }
 SLUGS = {title: "learn-" + title.lower().replace(" ", "-") for title in PAGES["Learn"]}
 

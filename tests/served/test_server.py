@@ -166,6 +166,9 @@ class Head(HTMLParser):
         ("/?src=example&ex=landscape-128x192", "Explore · Quantscope"),
         ("/ranges", "Ranges · Quantscope"),
         ("/learn-scale?learn_large=true", "Scale · Quantscope"),
+        ("/match?match_src=code&match_v=2-56-74", "2 mistakes, lines 56 and 74 · Match · Quantscope"),
+        ("/match?match_v=0", "No known mistake found · Match · Quantscope"),
+        ("/match?match_v=<b>1-2", "Match · Quantscope"),  # only numbers are put into words
     ],
 )
 def test_a_preview_of_a_link_has_title_description_and_picture(server: str, path: str, title: str) -> None:

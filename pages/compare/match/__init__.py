@@ -1,6 +1,6 @@
 """Match: which rules made given integers."""
 
-from pages.compare.match import controls
+from pages.compare.match import controls, preview
 from pages.shared.page import ALWAYS, TENSOR, Page
 from pages.sidebar.match_fields import SOURCE
 
@@ -14,4 +14,6 @@ PAGE = Page(
     uses={TENSOR: ALWAYS},
     keys=controls.KEYS,
     required={SOURCE},
+    free_text={preview.KEY},
+    preview=preview.of,
 )

@@ -7,6 +7,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
+from pages.compare.match import preview
 from pages.shared import messages
 from pages.shared.computing import guarded
 from pages.shared.state import choice, link
@@ -26,7 +27,14 @@ _CAPTIONS = {
     "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter "
     "evaluates it.",
 }
-KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK, _CODE_IN_LINK}  # parameters of the link
+KEYS = {
+    SOURCE,
+    _CODES_IN_LINK,
+    _SCALE_IN_LINK,
+    _ZERO_POINT_IN_LINK,
+    _CODE_IN_LINK,
+    preview.KEY,
+}  # parameters of the link
 _FIELDS = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
 _CARRIED = "_match_carried"
 _LONGEST = 2000  # characters of a scale or zero_point that a link carries
@@ -94,14 +102,17 @@ def share_code(text: str) -> None:
     st.session_state[_SHARED] = text
 
 
-def carry_code(text: str | None) -> bool:
-    """Put the code into the link if the visitor shares it, else remove it; return whether the link has it.
+def carry_code(text: str | None, verdict: str | None = None) -> bool:
+    """Put the code and its verdict into the link if the visitor shares them, else remove them.
+
+    Return whether the link has them.
 
     Raises:
         QuantError: it is too long for a link.
     """
     shared = bool(text) and st.session_state.get(_SHARED) == text
     _carry(_CODE_IN_LINK, tensors.encode_text(text) if shared and text else None)
+    _carry(preview.KEY, verdict if shared else None)
     return shared
 
 

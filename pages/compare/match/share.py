@@ -5,7 +5,7 @@ import html
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.match import controls
+from pages.compare.match import controls, preview
 from pages.shared import messages
 from pages.shared.state import link, sharing
 from quantcore.mistakes import MISTAKES
@@ -23,7 +23,7 @@ def nothing() -> None:
 def draw(text: str, reading: qc.CodeReading) -> None:
     """Draw the button that shares the code, or the card with its verdict and its link."""
     try:
-        carried = controls.carry_code(text)
+        carried = controls.carry_code(text, preview.written(reading))
     except qc.QuantError as error:
         messages.hint(str(error))
         sharing.note("The code is too long for a link: send it along.")

@@ -15,10 +15,10 @@ from pages.serving.network import address_in_network, in_container, is_loopback
 from pages.shared import messages
 from pages.shared.state import link
 
-MINE, ASKED, ELEMENT = "class_mine", "class_asked", "class_element"
+MINE, ASKED, ELEMENT, CHOICES = "class_mine", "class_asked", "class_element", "class_choices"
 STEPS = "class_steps"  # parameter of the address: a plan
 FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT, STEPS}
-KEYS = {MINE, ASKED, *FREE_TEXT}
+KEYS = {MINE, ASKED, CHOICES, *FREE_TEXT}
 _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
 LABELS: dict[classroom.Act, str] = {
     "lock": "Show the answers",

@@ -12,6 +12,7 @@ import quantcore as qc
 from pages.learn.classroom.controls import STEPS, ClassAccess, address, press
 from pages.serving import classroom
 from pages.serving.classroom import ClassError, ClassStep, from_file, to_file, view_of
+from pages.serving.classroom.step import with_ids
 from pages.shared import messages
 
 MOST_LINK = 8000  # characters of a plan in a link
@@ -49,8 +50,8 @@ def edit(mine: ClassAccess, steps: list[ClassStep], start: int) -> int:
     with st.container(horizontal=True):
         st.caption("Add after it:")
         for name, step in NEW.items():
-            more = [*steps[: index + 1], step, *steps[index + 1 :]]
-            st.button(name, key=f"class_add_{name}", on_click=press, args=(partial(_keep, mine, more),))
+            do = partial(_add, mine, [*steps[: index + 1], step, *steps[index + 1 :]], index + 1)
+            st.button(name, key=f"class_add_{name}", on_click=press, args=(do,))
     return index
 
 
@@ -99,6 +100,13 @@ def _checked(step: ClassStep, found: dict[str, object]) -> ClassStep:
         return replace(step, **found)  # type: ignore[arg-type]
     except qc.QuantError as error:
         raise ClassError(400, str(error)) from None
+
+
+def _add(mine: ClassAccess, steps: Sequence[ClassStep], index: int) -> None:
+    """Keep the steps, with a new one at this index, and show it here."""
+    named = with_ids(steps)
+    _keep(mine, named)
+    st.session_state["class_edited"] = named[index].id
 
 
 def _keep(mine: ClassAccess, steps: Sequence[ClassStep]) -> None:

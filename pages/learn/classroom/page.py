@@ -58,9 +58,10 @@ def _offer() -> None:
         "- Students join on their phones by a QR code or a short code, without an account or a name, and "
         "answer one question at a time: which codes, scales or zero points does this tensor get?\n- The "
         "projector shows the question and how many have answered, then every answer: how many gave it, and "
-        "the known mistakes that give exactly this number.\n- Begin with the questions of the lessons, and "
-        "add your own about any tensor and scheme.\n- Vote, see the answers without the right one, talk, "
-        "vote again: then it is revealed, and both votes are shown side by side."
+        "the known mistakes that give exactly this number.\n- Begin with the plan for an hour, which asks "
+        "before it shows: change its steps, add questions about any tensor, and keep it.\n- Vote, see the "
+        "answers without the right one, talk, vote again: then it is revealed, and both votes are shown side "
+        "by side."
     )
     try:
         classroom.check()
@@ -68,10 +69,10 @@ def _offer() -> None:
         messages.error(str(error))
         return
     controls.show_problem()
-    steps, more = plan.steps(), _brought()
-    begin = partial(controls.begin, steps if more is None else more)
+    place, more = st.container(), _brought()
+    begin = partial(controls.begin, plan.steps() if more is None else more)
     label = "Begin a class" if more is None else f"Begin a class with these {len(more)} steps"
-    st.button(label, type="primary", key="class_begin", on_click=press, args=(begin,))
+    place.button(label, type="primary", key="class_begin", on_click=press, args=(begin,))
     _reopen()
     st.caption(
         "Students who predict before a demonstration understand it better than those who only watch (Crouch "

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from pages.shared.lesson_plan import CLASS, LESSONS, PlanPart
 from quantcore.prediction import NumberKey, shown
 
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
+TIE = [0.0, 0.2, 0.5, 0.9, 1.25, 2.2, 3.1, 4.6]  # 1.25 / 0.5 is a tie
 READ = "uint3 asymmetric fixed(0, 100)"  # how the thermometer of lesson 1 is read
 
 
@@ -31,13 +33,13 @@ def questions() -> tuple[Question, ...]:
 
 
 def _steps(part: PlanPart) -> list[ClassStep]:
-    ask = _QUESTIONS.get((part.lesson, part.step))
+    asks = _QUESTIONS.get((part.lesson, part.step), ())
     link = lesson_link(part.lesson, part.step)
     link += f"&learn_predict_seed={SEED}" * (part.lesson == "predict")
-    asking = part.minutes - part.minutes // 2 if ask else 1
+    asking = (part.minutes - part.minutes // 2) // len(asks) if asks else 1
     headline = LESSONS[part.lesson].steps[part.step].headline
-    before = ClassStep("", asking, question=ask(link)) if ask else ClassStep(part.ask, asking)
-    return [before, ClassStep(headline, part.minutes - asking, view=link)]
+    before = [ClassStep("", asking, question=ask(link)) for ask in asks] or [ClassStep(part.ask, asking)]
+    return [*before, ClassStep(headline, part.minutes - asking * len(before), view=link)]
 
 
 def _apply(x: Any, scheme: str) -> qc.Quantized:
@@ -113,6 +115,14 @@ def _zero_rows(link: str) -> Question:
     )
 
 
+def _tie(link: str) -> Question:
+    """Ask for codes with a zero point, one of them of a tie; its own view shows it."""
+    result = _apply(TIE, "int4 asymmetric fixed(-1, 6.5)")
+    scheme = {"bits": 4, "mode": "asymmetric", "range": "fixed", "low": -1, "high": 6.5}
+    view = {"src": "paste", "t": qc.tensors.encode(result.x.numpy()), **scheme}
+    return ask_about(result, "codes", f"?{urlencode(view)}", places=[(4,), (5,)])
+
+
 def _practice(asked: str) -> Callable[[str], Question]:
     def ask(link: str) -> Question:
         x, scheme = material.exercise(SEED, qc.Scheme(qc.INT4), asked)
@@ -121,15 +131,18 @@ def _practice(asked: str) -> Callable[[str], Question]:
     return ask
 
 
-_QUESTIONS: dict[tuple[str, str], Callable[[str], Question]] = {
-    ("scale", "marks"): _marks,
-    ("scale", "code"): _about(material.READINGS, READ, "codes"),
-    ("scale", "back"): _back,
-    ("scale", "range"): _about(material.READINGS, "uint3 asymmetric fixed(0, 80)", "error", (5,)),
-    ("zero_point", "one-sided"): _one_sided,
-    ("zero_point", "asymmetric"): _about(material.RELU, "int4 asymmetric fixed(-1, 4.6)", "zero_point"),
-    ("predict", "codes"): _practice("codes"),
-    ("granularity", "tensor"): _zero_rows,
-    ("granularity", "rows"): _about(material.OUTLIER_ROW, "int4 symmetric per_channel(0)", "scale"),
-    ("granularity", "cost"): _about(np.ones((8, 64)), "int4 per_group(32)", "bits"),
+_QUESTIONS: dict[tuple[str, str], tuple[Callable[[str], Question], ...]] = {
+    ("scale", "marks"): (_marks,),
+    ("scale", "code"): (_about(material.READINGS, READ, "codes"),),
+    ("scale", "back"): (_back,),
+    ("scale", "range"): (_about(material.READINGS, "uint3 asymmetric fixed(0, 80)", "error", (5,)),),
+    ("zero_point", "one-sided"): (_one_sided,),
+    ("zero_point", "asymmetric"): (
+        _about(material.RELU, "int4 asymmetric fixed(-1, 4.6)", "zero_point"),
+        _tie,
+    ),
+    ("predict", "codes"): (_practice("codes"),),
+    ("granularity", "tensor"): (_zero_rows,),
+    ("granularity", "rows"): (_about(material.OUTLIER_ROW, "int4 symmetric per_channel(0)", "scale"),),
+    ("granularity", "cost"): (_about(np.ones((8, 64)), "int4 per_group(32)", "bits"),),
 }

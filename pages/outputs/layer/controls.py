@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.maps.places import integers
+from pages.maps.places import index_text, integers
 from pages.outputs.layer import inputs, keys
 from pages.outputs.layer.inputs import GivenActivations
 from pages.shared import messages
@@ -237,3 +237,8 @@ def worst_of(found: LayerOutput) -> tuple[int, int]:
     """Return (token, channel) of the largest |ŷ − y|."""
     token, channel = divmod(int(found.error.abs().argmax()), found.y.shape[1])
     return token, channel
+
+
+def pick(index: tuple[int, ...]) -> None:
+    """Choose an output (a callback)."""
+    st.session_state[keys.CELL] = index_text(index)

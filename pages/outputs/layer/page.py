@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.outputs.layer import controls, run, tabs, views
+from pages.outputs.layer import controls, pictures, run, tabs, views
 from pages.shared import charts, messages
 from pages.shared.page_frame import page_frame
 from pages.shared.state.selection import NoTensorYet
@@ -10,7 +10,7 @@ from pages.sidebar import unsupported
 
 with page_frame(top=lambda chosen: charts.small_print(chosen.words)) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
-    answer_place = st.container(key="ly_answer")
+    answer_place = st.container(key=pictures.ANSWER)
     if tensor is not None and scheme is not None:
         done = None
         try:
@@ -21,10 +21,10 @@ with page_frame(top=lambda chosen: charts.small_print(chosen.words)) as frame:
         except NoTensorYet as waiting:
             messages.hint(str(waiting))
         if done is not None:
-            with answer_place:
-                views.summary(done)
+            answer_place.html(views.summary(done))
             maps_place = st.container(key="ly_maps", gap="xxsmall")
             at = controls.chosen(done.found)
             with maps_place:
-                views.maps(done, at)
-            tabs.draw(task, done, at)
+                pictures.draw(task, done, at, frame.chosen)
+            with st.container(key=pictures.TABS):
+                tabs.draw(task, done, at)

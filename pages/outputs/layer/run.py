@@ -111,7 +111,12 @@ def run(task: LayerTask) -> ShownLayer | None:
             return None
         is_known = lambda: cache.peek(content, "layer") is not None  # noqa: E731
         work.run(place, lambda: _working(task), content, _ARRAYS, useless=is_known)
-    return ShownLayer(content, layer_of(task), *task.calibration())
+    return done(task)
+
+
+def done(task: LayerTask) -> ShownLayer:
+    """Return what the page shows of a layer, computed if it is not known."""
+    return ShownLayer(task.content, layer_of(task), *task.calibration())
 
 
 def layer_of(task: LayerTask) -> LayerOutput:

@@ -1,31 +1,22 @@
-"""The lines above the maps, and the maps of x, w and y with their quantized forms and the error of y."""
+"""The lines above the maps, and the error of every output channel and token."""
 
 import html
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
-from torch import Tensor
 
 import quantcore as qc
-from pages.maps import component
-from pages.maps.picture import Picture
-from pages.outputs.layer import PAGE, keys
+from pages.outputs.layer import PAGE, controls
 from pages.outputs.layer.run import ShownLayer
 from pages.shared import charts
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from quantcore import figures
-from quantcore.analysis import MapData, View, map_data, output_data, value_data
-from quantcore.diagnosis import Box
 from quantcore.outputs import OF_ACTIVATIONS, OF_BOTH, OF_WEIGHTS, LayerOutput
-from quantcore.quantization import Quantized
 
 _ALONE = {OF_WEIGHTS: "weights", OF_ACTIVATIONS: "activations"}
 _MOST = 0.75  # of the squared error
-Pick = Callable[[tuple[int, ...]], None]
 
 
 def answer(found: LayerOutput) -> str:
@@ -92,76 +83,17 @@ def _static(done: ShownLayer) -> tuple[str, str]:
     return f"{text}, found on {done.calibrated_on}", "The same for every token, also beyond their range"
 
 
-def summary(done: ShownLayer) -> None:
-    """Draw the answer, and the line of facts below it."""
+def summary(done: ShownLayer) -> str:
+    """Return the question with its answer, and the line of facts below it, as HTML."""
     about = "√(Σ (ŷ − y)² / Σ y²), as a percentage; the SQNR says the same in dB"
     cells = "".join(
         f'<span title="{html.escape(hint)}">{html.escape(text)}</span>' for text, hint in facts(done)
     )
-    st.html(
+    return (
         f'<p class="qs-question"><b aria-hidden="true">{html.escape(PAGE.heading)}</b> '
         f'<span title="{about}">{html.escape(answer(done.found))}</span></p>'
         f'<p class="qs-line qs-facts">{cells}</p>'
     )
-
-
-def maps(done: ShownLayer, at: tuple[int, int]) -> None:
-    """Draw x over x̂, w over ŵ, and y over ŷ − y; a click chooses the token, the channel, or the output."""
-    found, (token, channel) = done.found, at
-    title = "y = x·wᵀ" + " + bias" * (found.bias is not None)
-    inputs = (0, found.w.shape[1])
-    of_x = _pair(done, "x, a row per token", found.activation, found.x)
-    of_w = _pair(done, "w, a row per output channel", found.weight, found.w)
-    of_y = cache.cached(done.content, "map y", lambda: output_data(found.y, found.y_hat, title))
-    shown: tuple[tuple[MapData, Quantized | None, Tensor, Box, Pick], ...] = (
-        (of_x, found.activation, found.x, ((token, token + 1), inputs), partial(_choose, at, 0)),
-        (of_w, found.weight, found.w, ((channel, channel + 1), inputs), partial(_choose, at, 1)),
-        (of_y, None, found.y, (), _pick),
-    )
-    numbers: list[str] = []
-    for place, (data, result, values, row, pick) in zip(st.columns(3, gap="small"), shown, strict=True):
-        name = data.symbols[0]
-        picture = Picture(
-            result,
-            data,
-            View(),
-            identity=f"{done.content.key} {name}",
-            element=(-1, -1) if row else at,
-            borders=False,
-            numbers=True,
-            theme=theme(),
-            found=(row,) if row else (),
-            whole=tuple(values.shape),
-            stacked=True,
-        )
-        with place:
-            component.four_maps(picture, key=f"ly_map_{name}", on_pick=pick, among=numbers)
-    component.announce(numbers)
-
-
-def _pair(done: ShownLayer, title: str, result: Quantized | None, values: Tensor) -> MapData:
-    """Return the maps of a matrix and its quantized form, or of the matrix alone."""
-    name = title[0]
-    hat = f"{name}̂"
-
-    def make() -> MapData:
-        if result is None:
-            return replace(value_data(values, None), symbols=(name, name, ""), titles=(title,))
-        symbols = (name, hat, f"{name} − {hat}")
-        return replace(map_data(result), names=("x", "dequantized"), symbols=symbols, titles=(title, hat))
-
-    return cache.cached(done.content, f"map {name}", make)
-
-
-def _choose(at: tuple[int, int], axis: int, index: tuple[int, ...]) -> None:
-    """Choose the row that was clicked in x (its token) or in w (its output channel) (a callback)."""
-    token, channel = (index[0], at[1]) if axis == 0 else (at[0], index[0])
-    _pick((token, channel))
-
-
-def _pick(index: tuple[int, ...]) -> None:
-    """Choose an output (a callback)."""
-    st.session_state[keys.CELL] = ", ".join(map(str, index))
 
 
 def errors(done: ShownLayer, at: tuple[int, int]) -> None:
@@ -173,7 +105,7 @@ def errors(done: ShownLayer, at: tuple[int, int]) -> None:
     targets = range(channels + found.y.shape[0])
 
     def clicked(number: int) -> None:
-        _pick((at[0], number) if number < channels else (number - channels, at[1]))
+        controls.pick((at[0], number) if number < channels else (number - channels, at[1]))
 
     charts.clickable(
         figure, "RMS error of every output channel and of every token", "ly_errors", targets, clicked

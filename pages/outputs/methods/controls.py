@@ -84,7 +84,7 @@ class ActivationSource:
     def arguments(self) -> str:
         """The arguments besides tokens and inputs, as code."""
         return (
-            f"outliers={self.outliers}, factor={self.factor:g}, correlation={self.correlation:g}, "
+            f"outliers={self.outliers}, factor={self.factor!r}, correlation={self.correlation!r}, "
             f"seed={self.seed}"
         )
 

@@ -5,7 +5,7 @@ import math
 import streamlit as st
 
 import quantcore as qc
-from pages.outputs.methods import controls, run, views, words
+from pages.outputs.methods import code, controls, run, views, words
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
 from pages.shared.state import link
@@ -51,3 +51,4 @@ with page_frame("Which method loses least of a layer's output?") as frame:
                 said.markdown(messages.plain(words.tokens(points)))
                 with curve.container():
                     views.tokens(points, nearest, "om_tokens_curve")
+        code.draw(method, found, options, layer)

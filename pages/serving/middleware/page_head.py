@@ -40,11 +40,13 @@ class Opening(NamedTuple):
         title: of the page.
         sidebar: whether the page opens with one; None if that is folded.
         maps: whether it opens with maps alone, for which the page must load plotly.js.
+        told: what the link itself tells, which previews say first; empty if nothing.
     """
 
     title: str
     sidebar: bool | None
     maps: bool
+    told: str = ""
 
 
 class Pages:
@@ -77,7 +79,9 @@ class Pages:
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
                 opening = self.opens(scope["path"].rpartition("/")[2], query)
-                page = in_head(message.get("body", b""), opening.sidebar, tags(opening.title, scope))
+                page = in_head(
+                    message.get("body", b""), opening.sidebar, tags(opening.title, scope, opening.told)
+                )
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
                 headers.append((POLICY, policy))
@@ -100,15 +104,18 @@ async def picture(request: Request) -> FileResponse:
     return FileResponse(PICTURE, headers={"cache-control": "public, max-age=86400"})
 
 
-def tags(title: str, scope: Scope) -> bytes:
+def tags(title: str, scope: Scope, told: str = "") -> bytes:
     """Return the elements for the head of a page; without a picture if the app's address is not known.
 
     Args:
         title: of the page.
         scope: of its request.
+        told: what the link itself tells, which comes first.
     """
-    named = {"description": DESCRIPTION, "twitter:card": "summary_large_image"}
-    graph = {"type": "website", "site_name": "Quantscope", "title": title, "description": DESCRIPTION}
+    description = f"{told}. Quantscope checked what is shared here, line by line." if told else DESCRIPTION
+    title = f"{told} · {title}" if told else title
+    named = {"description": description, "twitter:card": "summary_large_image"}
+    graph = {"type": "website", "site_name": "Quantscope", "title": title, "description": description}
     hosts = Headers(scope=scope).getlist("host")
     # where visitors find the app: at browser.serverAddress, if it is set, else where this request found it
     place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)

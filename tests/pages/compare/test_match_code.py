@@ -11,6 +11,7 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
+from pages.registry import opens
 from quantcore import tensors
 from quantcore.mistakes import CASES
 
@@ -281,7 +282,8 @@ def test_a_shared_verdict_comes_back_by_its_link():
     assert not at.exception
     (card,) = [e.proto.body for e in at.get("html") if "2 mistakes, lines 1 and 2" in e.proto.body]
     assert "q = torch.round(x / s).to(torch.int8)" in card
-    carried = at.query_params["match_c"]
+    carried, told = at.query_params["match_c"], at.query_params["match_v"]
+    assert opens("match", {"match_v": [told]}).told == "2 mistakes, lines 1 and 2"
     assert any("match_c=" in block.value for block in at.code)
     other = opened()
     other.query_params["match_c"] = carried
@@ -289,6 +291,7 @@ def test_a_shared_verdict_comes_back_by_its_link():
     assert other.text_area(key="match_code").value == WRAPS
     typed(other, WRAPS + "\n")  # changed, it is not shared
     assert "match_c" not in other.query_params
+    assert "match_v" not in other.query_params
     assert any(b.label == "Share this verdict" for b in other.button)
 
 

@@ -10,15 +10,16 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from app_page import key_figures, lines, said, the_app, widget
+from app_page import key_figures, said, the_app, widget
 from grid import for_each
+from lesson_app import assert_clean, blocks, code, marks, numbers, opened, tables
 from parts import some, some_rows
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.registry import KEYS
 from pages.shared import lesson_plan
-from pages.shared.lesson_plan import CLASS
+from pages.shared.lesson_plan import CLASS, PARTS
 from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import CASES, compare
@@ -28,53 +29,9 @@ from quantcore.prediction import practice
 LESSONS = list(lesson_plan.LESSONS)
 
 
-def opened(name: str, step: str = "", **parameters: str) -> AppTest:
-    """A lesson opened by a link with these parameters."""
-    at = the_app()
-    if step:
-        parameters[lesson_plan.step_key(name)] = step
-    for key, value in parameters.items():
-        at.query_params[key] = value
-    return at.run().switch_page(lesson_plan.script(name)).run()
-
-
 def labelled(at: AppTest, label: str) -> Any:
     (found,) = [e for e in at if getattr(e, "label", None) == label]
     return found
-
-
-def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
-    """The tables of cells: title -> rows of [text, mark]; the last one if titles are equal."""
-    found = {}
-    for component in at.get("bidi_component"):
-        data = json.loads(component.proto.json or "{}")  # the component without data watches the history
-        if isinstance(data, list):  # maps
-            continue
-        found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
-    return found
-
-
-def numbers(rows: list[list[list[str]]]) -> list[list[float]]:
-    return [[float(text) for text, _ in row] for row in rows]
-
-
-def marks(rows: list[list[list[str]]]) -> list[list[str]]:
-    return [[mark for _, mark in row] for row in rows]
-
-
-def blocks(at: AppTest) -> list[Any]:
-    """The code blocks, except for the link."""
-    return [block for block in at.code if not block.value.startswith(("http", "/"))]
-
-
-def code(at: AppTest) -> str:
-    """The text of the blocks of code and arithmetic."""
-    return "\n".join([*(block.value for block in blocks(at)), *lines(at)])
-
-
-def assert_clean(at: AppTest) -> None:
-    assert not at.exception
-    assert said(at.error) == []
 
 
 STEPS = [(name, step) for name in LESSONS for step in lesson_plan.LESSONS[name].steps]
@@ -92,7 +49,7 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 
 def test_lessons_stand_in_their_order() -> None:
     first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
-    assert [*first, "ptq_or_qat"] == list(lesson_plan.LESSONS) == LESSONS
+    assert [*first, "ptq_or_qat", "inside_a_layer"] == list(lesson_plan.LESSONS) == LESSONS
     assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
 
 
@@ -172,7 +129,7 @@ def test_a_case_does_not_give_its_answer_away(name: str) -> None:
 
 def test_a_class_takes_sixty_minutes() -> None:
     assert sum(part.minutes for part in CLASS) == 60
-    for part in CLASS:
+    for part in PARTS:
         assert part.step in lesson_plan.LESSONS[part.lesson].steps
         assert part.ask.endswith((".", "?"))
 
@@ -181,10 +138,10 @@ def test_the_overview_links_to_steps() -> None:
     at = the_app().run().switch_page("learn/overview.py").run()
     assert_clean(at)
     links = [element.proto for element in at.get("page_link")]
-    assert len(links) == len(LESSONS) + len(CLASS)
-    for link, part in zip(links[len(LESSONS) :], CLASS, strict=True):
+    assert len(links) == len(LESSONS) + len(PARTS)
+    for link, part in zip(links[len(LESSONS) :], PARTS, strict=True):
         assert f"learn-{part.lesson.replace('_', '-')}" in link.page
-        number = CLASS.index(part) + 1
+        number = PARTS.index(part) + 1
         assert dict(parse_qsl(link.query_string)) == {
             lesson_plan.step_key(part.lesson): part.step,
             "plan": str(number),
@@ -203,11 +160,11 @@ def test_the_overview_links_to_steps() -> None:
         assert f"{len(found.steps)} steps" in card
 
 
-@for_each("number", ["0", "14", "x", "1e9", "-1", ""])
+@for_each("number", ["0", str(len(PARTS) + 1), "x", "1e9", "-1", ""])
 def test_a_part_that_the_plan_does_not_have(number: str) -> None:
     at = opened("scale", plan=number)
     assert not at.exception
-    assert "The plan has parts 1 to 13" in said(at.warning)[0]
+    assert f"The plan has parts 1 to {len(PARTS)}" in said(at.warning)[0]
     assert widget(at, "learn_scale_next").label == "Next"
 
 
@@ -234,6 +191,19 @@ def test_a_part_asks_its_question_and_leads_to_the_next(number: int) -> None:
             assert dict(parse_qsl(there.query_string))["plan"] == str(number + 1)
     else:
         assert [link.label for link in links][-1] == "Overview"
+
+
+@for_each("number", range(len(CLASS) + 1, len(PARTS) + 1))
+def test_a_choice_asks_its_question_and_leads_to_the_overview(number: int) -> None:
+    part = PARTS[number - 1]
+    at = opened(part.lesson, plan=str(number))
+    assert_clean(at)
+    assert widget(at, lesson_plan.step_key(part.lesson)).value == part.step
+    (shown,) = [e.proto.body for e in at.get("html") if e.proto.body.startswith('<p class="qs-ask"')]
+    assert html.escape(part.ask) in shown
+    assert f"{part.minutes} min, in place of another part" in shown
+    assert "qs-clock" not in shown
+    assert [link.proto.label for link in at.get("page_link")][-2:] == ["Overview", "Overview"]
 
 
 # Lesson 1

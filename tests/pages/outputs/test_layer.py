@@ -12,8 +12,10 @@ from app_page import change, lines, said, script_of, the_app
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.maps import live
 from pages.outputs.layer import keys
 from quantcore import outputs, tensors
+from tests.pages.maps.test_live import ask, read
 
 W = "0.5 -1 2 0.25\n1.5 0.75 -0.5 1\n-2 0.125 0.3 0.7"
 X = np.array([[1.0, -20.0, 0.5, 2.0], [0.25, 8.0, -1.5, 0.75]], np.float32)
@@ -405,3 +407,31 @@ def test_a_large_layer_goes_through_the_queue_and_gives_the_same() -> None:
     y, y_hat = x.double().numpy() @ w.astype(np.float64).T, x_hat @ w_hat.T
     sqnr = 10 * np.log10((y**2).sum() / ((y_hat - y) ** 2).sum())
     assert answer(at).startswith(f"Output SQNR {sqnr:.1f} dB")
+
+
+@pytest.mark.parametrize(
+    ("key", "asked", "value"), [("bits", 7, 7), ("mode", 1, "asymmetric"), ("seed", 3, 3)]
+)
+def test_maps_and_answer_follow_a_control_before_the_run(
+    monkeypatch: pytest.MonkeyPatch, key: str, asked: int, value: object
+) -> None:
+    monkeypatch.setattr(live, "_served", True)
+    at = opened(ly_cell="1, 2")
+    before = maps(at)
+    pictures = {name: read(ask(before[name]["live"]["at"], **{key: asked})) for name in ("x", "w", "y")}
+    change(at, key, value)
+    after = maps(at)
+    for name, (text, arrays) in pictures.items():
+        assert text["number"] == after[name]["number"]
+        assert (text["number"] == before[name]["number"]) == (name == "x")
+        for array, numbers in arrays.items():
+            np.testing.assert_array_equal(numbers, values_of(after[name], array))
+    html_text = pictures["y"][0]["beside"]["html"]["ly_answer"]
+    assert answer(at) in html.unescape(html_text)
+    assert pictures["w"][0]["beside"]["html"] == {}
+
+
+def test_a_large_layer_waits_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_served", True)
+    shown = maps(opened(shape="256x256", ly_tokens=128))
+    assert [shown[name]["live"]["at"] for name in ("x", "w", "y")] == [""] * 3

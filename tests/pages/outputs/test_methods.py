@@ -268,3 +268,21 @@ def test_every_control_has_a_link_parameter() -> None:
         assert not at.exception
         assert not at.error
     assert {"om_alpha", "om_threshold"} <= page.keys
+
+
+def scripts(at: AppTest) -> list[str]:
+    return [block.value for block in at.code if "import quantcore" in block.value]
+
+
+def test_scripts_of_the_chosen_method_run() -> None:
+    at = opened(om_method="smoothquant", om_alpha="0.3", om_factor="33.3", om_correlation="0.25", om_seed="4")
+    own, theirs = scripts(at)
+    for script in (own, theirs):
+        exec(compile(script, "script", "exec"), {})
+    assert "qc.outputs.layer" in own
+    assert "SmoothQuantObserver(w, 0.3)" in theirs
+    at = change(at, "om_method", "kv_cache")
+    (script,) = scripts(at)
+    exec(compile(script, "script", "exec"), {})
+    at = change(at, "om_method", "gptq")
+    assert any("GPTQModel can't be installed" in text for text in said(at.info))

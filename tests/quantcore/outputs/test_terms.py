@@ -131,6 +131,9 @@ def test_the_maps_of_an_output_show_the_error_after_minus_before():
     assert data.map("error").tolist() == [[0.5, -2.0]]
     assert figures.titles_of_maps(data) == {"x": "y", "error": "ŷ − y"}
     large = output_data(torch.zeros(600, 3), torch.arange(1800.0).reshape(600, 3))
+    assert large.legend.endswith(
+        "the one with the largest |y|; in the error map, the one with the largest |error|."
+    )
     assert large.map("error")[0, 0] == 6.0  # of rows 0 to 2, the largest |error|
 
 

@@ -12,6 +12,7 @@ from pages.learn.classroom import controls, editor, plan
 from pages.serving import settings
 from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
+from quantcore.mistakes import MISTAKES
 
 CODES, ZERO = plan.questions()[1], plan.questions()[5]
 PLAN = [
@@ -259,6 +260,27 @@ def test_the_teachers_own_question_is_about_the_sidebars_tensor(classes):
     assert classes.board(code, secret).current.question.asked == "zero_point"
 
 
+def test_the_teacher_picks_the_cells_and_may_offer_choices(classes):
+    at, code, secret = begun(class_mine="true", bits="4", seed="3")
+    widget(at, "class_asked").set_value("dequantized").run()
+    widget(at, "class_element").set_value("0, 1; 2, 0").run()
+    press(at, "Add to the plan")
+    own = classes.plan(code, secret)[0].question
+    assert own.asked == "dequantized_values"
+    assert [(own.part.rows[row], own.part.columns[column]) for row, column in own.part.marked] == [("0", "1"), ("2", "0")]
+    widget(at, "class_choices").set_value(True).run()
+    assert "choose one element" in said(at)[-1]
+    widget(at, "class_element").set_value("0, 1").run()
+    (told,) = [e.value for e in at.caption if e.value.startswith("Mistakes that show")]
+    press(at, "Add to the plan")
+    own = classes.plan(code, secret)[0].question
+    assert own.choices[int(own.right[0])] in own.keys[0].how
+    assert len(own.choices) >= 2
+    assert own.fields[0].replace(" = ", "") in told.replace("\\", "").replace(" = ", "")
+    kinds = {MISTAKES[known.mistake].in_answers.kind for known in own.keys[0].wrong}
+    assert any(kind in told for kind in kinds)
+
+
 def test_the_steps_are_edited(classes):
     at, code, secret = begun()
     widget(at, "class_edit").set_value(True).run()
@@ -397,7 +419,7 @@ def lesson(link):
 
 def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
     """Where the lesson shows the arithmetic, it comes to the right answer; else it shows the tensor."""
-    for question in (each for each in plan.questions() if each.asked in ("codes", "scales", "zero_point")):
+    for question in (each for each in plan.questions() if each.asked in ("codes", "scales", "zero_point") and each.link[0] != "?"):
         text, numbers = lesson(question.link)
         if text:
             scale = re.search(r"scale ([\d.]+)", question.facts)[1]

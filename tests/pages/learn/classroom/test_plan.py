@@ -4,6 +4,7 @@ from collections import Counter
 from urllib.parse import parse_qsl
 
 import numpy as np
+from app_page import lines, the_app
 
 from pages.learn import material
 from pages.learn.classroom import plan, views
@@ -25,18 +26,22 @@ def asked(start):
 
 def test_each_part_of_the_plan_asks_before_it_shows():
     steps = plan.steps()
-    assert len(steps) == 2 * len(CLASS)
-    for part, before, after in zip(CLASS, steps[::2], steps[1::2], strict=True):
-        assert before.minutes + after.minutes == part.minutes
-        assert not before.view
-        assert before.question or before.title == part.ask
+    ends = [i for i, step in enumerate(steps) if step.view]
+    assert len(ends) == len(CLASS)
+    assert ends[-1] == len(steps) - 1
+    for part, first, end in zip(CLASS, [0, *(i + 1 for i in ends)], ends, strict=False):
+        before, after = steps[first:end], steps[end]
+        assert before
+        assert sum(step.minutes for step in steps[first : end + 1]) == part.minutes
+        assert all(step.minutes for step in before)
+        assert all(step.question or step.title == part.ask for step in before)
         url, _, query = after.view.partition("?")
         (page,) = [page for page in PAGES if page.url_path == url]
         assert dict(parse_qsl(query))[step_key(part.lesson)] == part.step
         assert {key for key, _ in parse_qsl(query)} <= page.keys
         assert after.title == LESSONS[part.lesson].steps[part.step].headline
-        if before.question:
-            assert before.question.link == after.view
+        if before[0].question:
+            assert before[0].question.link == after.view
 
 
 def test_nothing_that_is_shown_before_the_vote_has_the_answer():
@@ -69,3 +74,22 @@ def test_the_right_numbers_are_those_of_plain_arithmetic():
     assert question.right == (str(len(zero)),)
     assert question.keys[0].how.endswith(f"rows {', '.join(map(str, zero))}.")
     assert asked("How many bits").right == (f"{(8 * 64 * 4 + 8 * 64 // 32 * 32) / (8 * 64):g}",)
+
+
+def test_the_questions_contain_a_tie_and_a_zero_point_that_common_mistakes_miss():
+    (question,) = [each for each in plan.questions() if each.link.startswith("?")]
+    codes = [round(x / 0.5) + round(-8 + 1 / 0.5) for x in (1.25, 2.2)]  # Python rounds half to even
+    assert question.right == tuple(map(str, codes))
+    assert "scale 0.5 · zero point -6" in question.facts
+    half_up, left_out = str(codes[0] + 1), str(codes[1] + 6)
+    assert [mark.mistake for mark in question.reasons(0, half_up)]
+    assert "zero_point_left_out" in [mark.mistake for mark in question.reasons(1, left_out)]
+    at = the_app()
+    for key, value in parse_qsl(question.link[1:]):
+        at.query_params[key] = value
+    at.run()
+    assert not at.exception
+    assert not at.warning
+    shown = "\n".join(lines(at))
+    assert "zero point z" in shown
+    assert "-6" in shown.replace("−", "-")

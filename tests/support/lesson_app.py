@@ -1,0 +1,53 @@
+"""A lesson without a browser: opened by a link, and what it shows."""
+
+import json
+from typing import Any
+
+from app_page import lines, said, the_app
+from streamlit.testing.v1 import AppTest
+
+from pages.shared import lesson_plan
+
+
+def opened(name: str, step: str = "", **parameters: str) -> AppTest:
+    """A lesson opened by a link with these parameters."""
+    at = the_app()
+    if step:
+        parameters[lesson_plan.step_key(name)] = step
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    return at.run().switch_page(lesson_plan.script(name)).run()
+
+
+def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
+    """The tables of cells: title -> rows of [text, mark]; the last one if titles are equal."""
+    found = {}
+    for component in at.get("bidi_component"):
+        data = json.loads(component.proto.json or "{}")  # the component without data watches the history
+        if isinstance(data, list):  # maps
+            continue
+        found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
+    return found
+
+
+def numbers(rows: list[list[list[str]]]) -> list[list[float]]:
+    return [[float(text) for text, _ in row] for row in rows]
+
+
+def marks(rows: list[list[list[str]]]) -> list[list[str]]:
+    return [[mark for _, mark in row] for row in rows]
+
+
+def blocks(at: AppTest) -> list[Any]:
+    """The code blocks, except for the link."""
+    return [block for block in at.code if not block.value.startswith(("http", "/"))]
+
+
+def code(at: AppTest) -> str:
+    """The text of the blocks of code and arithmetic."""
+    return "\n".join([*(block.value for block in blocks(at)), *lines(at)])
+
+
+def assert_clean(at: AppTest) -> None:
+    assert not at.exception
+    assert said(at.error) == []
