@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import quantcore as qc
+from pages.maps import path
 from pages.maps.places import index_text, read_element
 from pages.shared import messages
 from pages.shared.computing import cache
@@ -86,9 +87,10 @@ def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (0,) * len(shape) if index is None else index
 
 
-def draw(shown: ElementArithmetic) -> None:
-    """Show the arithmetic of an element."""
-    messages.lines(shown.lines, PLACE, heading=shown.heading)
+def markup(tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic, theme: str) -> str:
+    """Write the arithmetic of an element as HTML: its lines, and beneath them its way in pictures."""
+    pictures = path.markup(cache.result(tensor, scheme), shown.trace, theme)
+    return messages.lines_markup(shown.lines, PLACE, heading=shown.heading) + pictures
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:

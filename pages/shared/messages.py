@@ -23,7 +23,12 @@ def hint(text: str, place: Any = st) -> None:
 
 
 def lines(rows: Iterable[str], name: str = "", hang: int = 0, heading: str = "") -> None:
-    """Show lines in a monospaced font.
+    """Show lines in a monospaced font, as `lines_markup` writes them."""
+    st.html(lines_markup(rows, name, hang, heading))
+
+
+def lines_markup(rows: Iterable[str], name: str = "", hang: int = 0, heading: str = "") -> str:
+    """Write lines in a monospaced font as HTML.
 
     ``name``: a CSS class by which scripts find them; ``hang``: if above 0, long lines are continued below,
     after so many columns; ``heading``: stands above them, in the same element.
@@ -41,7 +46,7 @@ def lines(rows: Iterable[str], name: str = "", hang: int = 0, heading: str = "")
         (f"{span}{html.escape(row)}</span>" for row in rows) if hang else [html.escape(chr(10).join(rows))]
     )
     above = f"<p style='margin:0 0 .5rem'><strong>{html.escape(heading)}</strong></p>" if heading else ""
-    st.html(f"{above}<pre class='{name}' style='{style}'>{''.join(shown)}</pre>")
+    return f"{above}<pre class='{name}' style='{style}'>{''.join(shown)}</pre>"
 
 
 def plain(text: str) -> str:

@@ -44,7 +44,7 @@ def said(elements: Any) -> list[str]:
 def lines(at: AppTest) -> list[str]:
     """The text of the arithmetic blocks."""
     found = [element.proto.body for element in at.get("html")]
-    shown = [text[text.index("<pre") :] for text in found if "<pre" in text]
+    shown = [text for body in found for text in re.findall("<pre.*?</pre>", body, re.DOTALL)]
     return [html.unescape(re.sub("<[^>]*>", "", text)) for text in shown]
 
 

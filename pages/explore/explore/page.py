@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.explore.explore import findings, summary, tabs
 from pages.maps import four_maps
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import choice, pinned
@@ -33,7 +34,7 @@ with explore, page_frame(top=summary.scheme_line) as frame:
         compared = pinned.compared_with(tensor, scheme)
         reference, following = (
             compared.reference(tensor, scheme),
-            partial(summary.following, compared, choice.before_drawn("tab") == tabs.DISTRIBUTION),
+            partial(summary.following, compared, choice.before_drawn("tab") or four_maps.ARITHMETIC, theme()),
         )
         summary_place.html(summary.markup(tensor, scheme, shown.trace, reference))
         boxes = findings.shown(tensor, scheme)

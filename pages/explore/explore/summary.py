@@ -13,8 +13,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.explore.explore import PAGE
-from pages.explore.explore.tabs import HISTOGRAM
+from pages.explore.explore.tabs import DISTRIBUTION, HISTOGRAM, LINES
+from pages.maps import arithmetic
 from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.four_maps import ARITHMETIC
 from pages.maps.live import BesideMaps
 from pages.shared import charts
 from pages.shared.computing import cache
@@ -210,7 +212,8 @@ def markup(tensor: PageTensor, scheme: qc.Scheme, trace: qc.Trace, reference: Re
 
 def following(
     compared: pinned.ComparedWith,
-    histogram: bool,
+    tab: str,
+    theme: str,
     tensor: PageTensor,
     scheme: qc.Scheme,
     shown: ElementArithmetic,
@@ -218,14 +221,17 @@ def following(
     """Return what of this page follows with the maps while a control is dragged.
 
     Args:
-        histogram: whether it is drawn; the range of the codes follows in it.
+        tab: the open one; the arithmetic follows, and in the histogram the range of the codes.
     """
     lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
     places = {QUESTION: question(tensor, scheme), SUMMARY: lines}
     fields = {scheme_state.TEXT: str(scheme)}
     result = cache.result(tensor, scheme)
     standing = ends.stand(result, shown.trace.block)
-    if not histogram:
+    if tab == ARITHMETIC:
+        places[LINES] = arithmetic.markup(tensor, scheme, shown, theme)
+        return BesideMaps(places, fields, late=(FINDINGS,), controls=standing)
+    if tab != DISTRIBUTION:
         return BesideMaps(places, fields, late=(FINDINGS, "tab"), controls=standing)
     values = grid_values(result, shown.trace.block)
     bands = {HISTOGRAM: (float(values[0]), float(values[-1]))}

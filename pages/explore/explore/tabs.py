@@ -15,7 +15,7 @@ from pages.maps.four_maps import ARITHMETIC
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state import choice
+from pages.shared.state import choice, link
 from pages.shared.state.selection import PageTensor
 from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import MapData, View
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imported by the tabs that draw a table, which are closed on
 
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 DISTRIBUTION, HISTOGRAM = "Distribution", "distribution_chart"  # the tab, and the key of its chart
+LINES = "arithmetic_lines"  # key of their place
 BESIDE = "side by side"  # a table of all four
 LABELS = [ARITHMETIC, DISTRIBUTION, "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
@@ -35,7 +36,7 @@ Writer = Callable[[qc.Quantized], Any]  # of a file
 def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
-        partial(arithmetic.draw, shown),
+        partial(_arithmetic, tensor, result.scheme, shown),
         partial(_distribution, tensor, result, shown.trace.block),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
@@ -46,6 +47,10 @@ def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: Ele
         if tab.open:
             with tab:
                 content()
+
+
+def _arithmetic(tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic) -> None:
+    st.container(key=LINES).html(arithmetic.markup(tensor, scheme, shown, theme()))
 
 
 def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
@@ -230,6 +235,29 @@ def _export(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None
             write = lambda result: figures.to_html(maps(result))  # noqa: E731
             works = "Works offline: plotly.js is included"
             download("Figure .html", "quantscope.html", write, help=works)
+            _loop(tensor, result.scheme, view)
+
+
+def _loop(tensor: PageTensor, scheme: qc.Scheme, view: View) -> None:
+    """Draw the button that saves the maps from 8 to 2 bits."""
+    address, colors, integers = link.address(), theme(), isinstance(scheme.format, qc.IntFormat)
+
+    def content() -> bytes:
+        with cache.turn_of(tensor, needs.EXPORT):
+            from pages.explore.explore import loop  # here: a first page needs no Pillow
+
+            return loop.gif(tensor, scheme, view, address, colors)
+
+    st.download_button(
+        "Loop 8 → 2 bits .gif",
+        content,
+        "quantscope.gif",
+        on_click="ignore",
+        disabled=not integers or bool(_too_large(tensor)),
+        help="The maps at 8, 7, … 2 bits, with scheme and link in small print"
+        if integers
+        else "Integer formats have bits to play",
+    )
 
 
 def _csv(result: qc.Quantized, name: str) -> str:

@@ -134,7 +134,8 @@ def test_a_picture_is_the_one_that_the_run_then_draws(
     # the places of arrays, and what is beside the maps, are the route's own; all else is the run's
     assert text | {"beside": None, "arrays": None} == after | {"beside": None, "arrays": None}
     bodies = [e.proto.body for e in at.get("html")]
-    assert text["beside"]["html"]["summary"] in bodies
+    assert text["beside"]["html"].keys() == {"question", "summary", "arithmetic_lines"}
+    assert all(body in bodies for body in text["beside"]["html"].values())
     (field,) = [t.value for t in at.text_input if t.key.startswith("_scheme_text")]
     assert text["beside"]["fields"] == {"_scheme_text": field}
 
