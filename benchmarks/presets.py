@@ -2,10 +2,11 @@
 
 4096 x 4096 float32, one thread. `known`: codes under parameters found before. `whole`: the range, the scales
 (and what they are quantized with) and the codes, into reused buffers; the budget is for `whole`. `back`:
-dequantizing into a buffer. `library`: the time that the preset's library takes to quantize and to dequantize,
-if it is installed; a preset must not take longer for both together. The unit is y.copy_(x), timed before
-each. Names, or prefixes of names, choose presets. Prints Markdown; exits with 1 if a budget is exceeded or a
-library is faster.
+dequantizing into a buffer. `bytes`: for gguf's, apply and `qc.checkpoints.encode`, as a fraction of the time
+in which the gguf package writes the same bytes. `library`: the time that the preset's library takes to
+quantize and to dequantize, if it is installed; a preset must not take longer for both together. The unit is
+y.copy_(x), timed before each. Names, or prefixes of names, choose presets. Prints Markdown; exits with 1 if a
+budget is exceeded or a library is faster.
 """
 
 import importlib.util
@@ -115,12 +116,16 @@ def measured(preset: str, x: torch.Tensor, y: torch.Tensor) -> dict[str, float]:
         "copy": lambda: y.copy_(x),
         "known": lambda: codes_of(x, earlier.params, scheme),
         "whole": lambda: qc.apply(x, scheme, out=earlier),
-        "back": lambda: dequantize_with(earlier.codes, earlier.params, scheme, earlier.blocks, y),
+        "back": lambda: dequantize_with(
+            earlier.codes, earlier.params, scheme, earlier.blocks, earlier.dequantizer, y
+        ),
     }
     if library is not None:
         quantize, dequantize = library
         made = quantize()
         cases |= {"library": quantize, "library back": lambda: dequantize(made)}
+        if preset.startswith("gguf."):
+            cases["bytes"] = lambda: qc.checkpoints.encode(qc.apply(x, scheme))
     times: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(ROUNDS + 1):
         for name, case in cases.items():
@@ -137,8 +142,8 @@ def main(chosen: list[str]) -> int:
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
     y = torch.empty_like(x)
     print(f"## Presets, {SHAPE[0]} x {SHAPE[1]} float32, one thread, {ROUNDS} rounds, in copies\n")
-    print("| preset | known | whole | budget | back | library | its back | ours / the library's |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+    print("| preset | known | whole | budget | back | library | its back | ours / the library's | bytes |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     failed = 0
     for preset in qc.PRESETS:
         if chosen and not preset.startswith(tuple(chosen)):
@@ -149,15 +154,20 @@ def main(chosen: list[str]) -> int:
         copies = {name: f"{taken / times['copy']:.1f}" for name, taken in times.items()}
         budget = BUDGETS[type(qc.PRESETS[preset].format)]
         over = times["whole"] / times["copy"] > budget
-        share = ""
+        share = written = ""
         if "library" in times:
             ratio = (times["whole"] + times["back"]) / (times["library"] + times["library back"])
             share, slower = f"{ratio:.2f}", ratio > 1
             failed |= int(slower)
+        if "bytes" in times:
+            ratio = times["bytes"] / times["library"]
+            written = f"{ratio:.2f}"
+            failed |= int(ratio > 1)
         failed |= int(over)
         print(
             f"| {preset} | {copies['known']} | {copies['whole']} | {budget:g}{' EXCEEDED' if over else ''} | "
-            f"{copies['back']} | {copies.get('library', '')} | {copies.get('library back', '')} | {share} |",
+            f"{copies['back']} | {copies.get('library', '')} | {copies.get('library back', '')} | {share} | "
+            f"{written} |",
             flush=True,
         )
     return failed
