@@ -66,4 +66,6 @@ PAGES = (
         dict.fromkeys((TENSOR, SCHEME), _MINE["predict"]),
     ),
     lesson_page("inside_a_layer", _own("inside_a_layer", ("output", "bits", "how")), {}),
+    lesson_page("why_quantize", _own("why_quantize", ("billions",)), {}),
+    lesson_page("outliers", _own("outliers", ("alpha",)), {}),
 )

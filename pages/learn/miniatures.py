@@ -34,6 +34,8 @@ def _of(name: str, theme: str) -> str:
         "predict": _predict,
         "ptq_or_qat": _staircase,
         "inside_a_layer": _inside_a_layer,
+        "why_quantize": _why_quantize,
+        "outliers": _outliers,
     }
     ink, line, fill, dim = (colors[theme] for colors in (style.INK, style.LINE, style.FILL, style.DIM))
     rules = f"""path{{fill:none;stroke-width:2}} .ink{{stroke:{ink}}} .dim{{stroke:{dim};stroke-width:1}}
@@ -130,3 +132,19 @@ def _inside_a_layer() -> Iterable[str]:
     for n, term in enumerate(product.terms.values()):
         yield _cell(EDGE + 42 * n, 32, 42, 22, "cell", str(int(term)))
     yield _cell(WIDE / 2 - 26, 58, 52, 22, "code", str(int(product.accumulator)))
+
+
+def _why_quantize() -> Iterable[str]:
+    q4 = qc.bits_per_element(qc.PRESETS["gguf.Q4_0"], (64, 64))
+    for n, (name, bits) in enumerate((("float32", 32), ("bfloat16", 16), ("int8", 8), ("Q4_0", q4))):
+        yield _cell(EDGE + 58, 6 + 19 * n, bits / 32 * (WIDE - EDGE - 64), 16, "code" if n else "wrong")
+        yield f'<text x="{EDGE + 26}" y="{6 + 19 * n + 11}">{name}</text>'
+
+
+def _outliers() -> Iterable[str]:
+    x = [[1, -16, 2, 6], [-2, 8, -1, -9]]  # figure 5 of the paper, as in the lesson
+    smooth = outputs.smoothquant(x, [[2, 1, 2, -1], [1, -1, -1, -1], [-2, -1, -2, 1]])
+    for left, values in ((EDGE, smooth.steps[0].value), (WIDE / 2 + EDGE, smooth.x.abs().amax(0))):
+        for n, value in enumerate(values.tolist()):
+            high = max(3.0, value / 16 * (HIGH - 2 * EDGE))
+            yield _cell(left + 19 * n, HIGH - EDGE - high, 18, high, "code" if n != 1 else "wrong")

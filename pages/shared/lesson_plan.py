@@ -103,6 +103,18 @@ LESSONS = {
         "requantize": LessonStep("How does the output get its codes?", 4),
         "question": LessonStep("Which sums remain while the layer runs?", 2),
     }),
+    "why_quantize": Lesson("Why quantize", "What a model weighs, and what reading it costs", "scale", {
+        "size": LessonStep("What does a model weigh?", 2),
+        "bandwidth": LessonStep("How long does one token wait for memory?", 3),
+        "product": LessonStep("Are integers faster here?", 2),
+        "question": LessonStep("How large is a model in 4 bits?", 2),
+    }),
+    "outliers": Lesson("Outliers", "Activations have them, SmoothQuant moves them", "stacked_line_chart", {
+        "channels": LessonStep("What does one channel do to the others?", 3),
+        "move": LessonStep("Where can an outlier go?", 4),
+        "quality": LessonStep("How much of it should move?", 3),
+        "question": LessonStep("What is left of x at the end?", 2),
+    }),
 }  # fmt: skip
 
 PLAN = "plan"  # parameter of the address: a part of `PARTS` by its number, counted from 1
@@ -129,6 +141,8 @@ CLASS = (
 # Parts that a teacher may take in place of others
 CHOICES = (
     PlanPart("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
+    PlanPart("why_quantize", "bandwidth", 4, "A model is read once per token: how many tokens per second?"),
+    PlanPart("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
 )  # fmt: skip
 PARTS = (*CLASS, *CHOICES)
 

@@ -1,5 +1,6 @@
 """Figures for lessons: each shows one idea, in the theme, font size and height that the page asks for."""
 
+from quantcore.figures.lessons.outputs import bars, quality_against
 from quantcore.figures.lessons.rounding import (
     clipping_against_rounding,
     error_against_x,
