@@ -12,21 +12,31 @@
   const OPEN = "[role=dialog], %popover_body%, [role=listbox]"; // while one is open, the page behind it stays
   const control = (name) => document.querySelector(`.st-key-lesson_${name} :is(button, a)`);
 
-  // Only within this browser, and only that a key was pressed: nothing of the projector's window steers a class
+  // Only within this browser, and only that a key was pressed in the projector's window of which class: it steers nothing
   const keys = new BroadcastChannel("quantscope-class-keys");
-  const projects = () => window.parent !== window || document.querySelector(".st-key-class_projected");
-  keys.addEventListener("message", (event) => {
-    if (document.querySelector(".st-key-class_steer") && Object.values(KEYS).includes(event.data)) control(event.data)?.click();
+  const codeOf = (at, name) => new URLSearchParams(at.location.search).get(name)?.split(".")[0];
+  const projected = () => {
+    for (const at of [window, window.parent]) {
+      try { // the page around this one may be another site's
+        const code = codeOf(at, "projector");
+        if (code) return code;
+      } catch { return null; }
+    }
+    return null;
+  };
+  keys.addEventListener("message", ({ data: { name, code } }) => {
+    if (Object.values(KEYS).includes(name) && code === codeOf(window, "presenter")) control(name)?.click();
   });
 
   window.addEventListener("keydown", (event) => {
     const name = KEYS[event.key], at = document.activeElement ?? document.body;
     if (!name || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
     if (at.closest(OWN) || document.querySelector(OPEN)) return;
-    if (projects() && event.key !== " ") {
+    const code = projected();
+    if (code && event.key !== " ") {
       event.preventDefault();
       event.stopPropagation();
-      if (!event.repeat) keys.postMessage(name);
+      if (!event.repeat) keys.postMessage({ name, code });
       return;
     }
     if (!control(name)) return;

@@ -68,6 +68,13 @@ class Phone:
         self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
 
 
+    def choose(self, index: str) -> None:
+        self.page.bring_to_front()
+        self.app.wait("document.querySelector('#choices button:enabled')")
+        self.page.evaluate("(index) => document.querySelectorAll('#choices button')[index].click()", int(index))
+        self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
+
+
 @pytest.fixture
 def phones(new_app: Callable[..., Any], server: str) -> Callable[..., Phone]:
     numbers = iter(range(2, 200))
@@ -141,7 +148,7 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.expect_shown(first.keys[0].how)
     presenter.expect_shown("50% → 50% right")
     presenter.press("ArrowRight", "Ask the question")
-    view = presenter.projector.page.frame_locator(".st-key-class_view iframe")
+    view = presenter.projector.page.frame_locator(".st-key-class_projected iframe")
     expect(view.locator("h1")).to_contain_text("How far apart are the marks?")
     presenter.projector.page.bring_to_front()  # where the lecturer moves a slider, and then presses the clicker
     view.locator("h1").click()
@@ -179,7 +186,10 @@ def test_twelve_phones_and_a_projector(
             given.append([text[:12].removesuffix(".0") for text in typed])
             if not i % 4:
                 student.page.reload()
-            student.answer(*given[-1])
+            if question.choices:
+                student.choose(given[-1][0])
+            else:
+                student.answer(*given[-1])
         presenter.expect_shown("12 of 12 answered · voting")
         presenter.app.button("Reveal")
         presenter.expect_shown("12 of 12 answered · revealed")

@@ -132,8 +132,8 @@ def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> N
     elif board.shown is None:
         st.html(views.waiting(board, join))
     elif board.shown.view and not drawn:
-        with st.container(key="class_view"):
-            st.iframe(f"{controls.address()}{embedded(board.shown.view)}", height=600, alt=board.shown.title)
+        # in no container of its own: a browser may get what is in one before the container, and then fails
+        st.iframe(f"{controls.address()}{embedded(board.shown.view)}", height=600, alt=board.shown.title)
     else:
         st.html(views.text(board.shown, level))
         if board.shown.view:

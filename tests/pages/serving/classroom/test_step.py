@@ -1,9 +1,11 @@
 """The steps of a class, and the file that a lecturer keeps, edits and opens again."""
 
 import json
+import re
 
 import pytest
 from grid import for_each
+from places import ROOT
 
 from pages.serving.classroom import ClassStep, Question, from_file, to_file, view_of
 from pages.serving.classroom.step import FORMAT, MOST_BYTES, MOST_STEPS
@@ -86,3 +88,11 @@ def test_a_link_is_read_however_much_of_the_address_it_has():
     assert view_of("http://127.0.0.1:8501/?src=a/b") == "?src=a/b"
     with pytest.raises(QuantError, match="not both"):
         ClassStep("x", view="ranges", question=ASKED)
+
+
+def test_the_file_in_the_documents_is_read():
+    text = (ROOT / "docs" / "hosting.md").read_text("utf-8")
+    (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    first, second, third = from_file(example)
+    assert (first.text, second.view, third.question.right) == ("Less memory.\nLess to move.", "ranges?bits=4", ("1",))
+    assert third.title == third.question.prompt
