@@ -69,4 +69,5 @@ PAGES = (
     lesson_page("why_quantize", _own("why_quantize", ("billions",)), {}),
     lesson_page("outliers", _own("outliers", ("alpha",)), {}),
     lesson_page("gptq", _own("gptq", ("column",)), {}),
+    lesson_page("rotation", _own("rotation", ("which",)), {}),
 )
