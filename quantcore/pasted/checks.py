@@ -49,6 +49,7 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
             yield from _single(q, q.zero_point)
     yield from _zero_rounding(q)
     yield from _fractions(q)
+    yield from _decimals(q)
     first = q.earlier
     if first and not (first.factor.shape == q.factor.shape and near(first.factor / q.factor, 1.0, 1e-3)):
         before = (first.end or first.codes[-1]).line
@@ -280,6 +281,14 @@ def _fractions(q: Quantizer) -> Iterator[CodeFinding]:
     odd = codes[(codes - codes.round()).abs() > 1e-6]
     if late and q.cast is None and odd.numel():
         yield q.found("fractional_codes", late[-1].added_line, code=f"{float(odd.flatten()[0]):.2f}")
+
+
+def _decimals(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the rounding keeps decimals, and no cast drops them."""
+    codes = q.round.numbers
+    odd = codes[(codes - codes.round()).abs() > 1e-6]
+    if q.round.name in ("round", "around") and q.cast is None and odd.numel():
+        yield q.found("decimals", q.round.line, name=q.round.name, code=f"{float(odd.flatten()[0]):.2f}")
 
 
 def _drops_fraction(val: Val) -> bool:

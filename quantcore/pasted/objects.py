@@ -9,6 +9,7 @@ UNREAD = Val(None)  # what a statement that could not be evaluated would have gi
 # decorators that change nothing here, or are known to `Function` and `Class`
 DECORATORS = {
     "torch.no_grad()", "torch.inference_mode()", "torch.jit.script", "torch.jit.export", "torch.compile",
+    "tf.function", "jax.jit",
     "staticmethod", "classmethod", "property", "abstractmethod", "abc.abstractmethod", "njit", "jit",
     "numba.njit", "numba.jit", "nb.njit", "nb.jit", "dataclass", "dataclasses.dataclass",
 }  # fmt: skip

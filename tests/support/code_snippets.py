@@ -668,6 +668,11 @@ scale = (x.max() - x.min()) / 255
 zp = -x.min() / scale  #! fractional_codes
 q = torch.clamp(torch.round(x / scale) + zp, 0, 255)
 """,
+    "rounded to decimals": """
+import numpy as np
+scale = np.abs(x).max() / 127
+q = np.round(x / scale, 2)  #! decimals
+""",
     "offset before the scale": """
 lo = x.min()
 scale = (x.max() - lo) / 255

@@ -13,6 +13,7 @@ from pages.maps.places import index_text, integers
 from pages.outputs.layer import inputs, keys
 from pages.outputs.layer.inputs import GivenActivations
 from pages.shared import messages
+from pages.shared.large import is_large
 from pages.shared.state import choice
 from pages.shared.state.selection import NoTensorYet
 from quantcore import tensors
@@ -41,6 +42,11 @@ RANGES = {
     "mse": "MSE",
 }
 _SETTINGS = {"min_max": "min_max", "moving": "min_max", "entropy": "entropy", "mse": "min_mse"}
+
+
+def _px(width: int) -> int:
+    """Return the width of a control that its text fits, also where type is large."""
+    return round(1.5 * width) if is_large() else width
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def _activation(columns: int) -> ActivationChoice:
     help_ = (
         "How many numbers of x share a scale: all, those of a token (a row), or a group of a token's inputs"
     )
-    per = choice.selectbox("Quantize x", keys.PER, PER, help=help_, width=150)
+    per = choice.selectbox("Quantize x", keys.PER, PER, help=help_, width=_px(150))
     if per == "none":
         return ActivationChoice(None)
     typed = choice.selectbox(
@@ -125,7 +131,7 @@ def _activation(columns: int) -> ActivationChoice:
         keys.FORMAT,
         FORMATS,
         accept_new_options=True,
-        width=170,
+        width=_px(170),
         help="Or type another, such as int6 asymmetric, or uint16 symmetric.",
     )
     size = 0
@@ -133,13 +139,13 @@ def _activation(columns: int) -> ActivationChoice:
         size = int(
             st.number_input(
                 "Group size", 1, max(1, columns), min(keys.DEFAULTS[keys.GROUP], max(1, columns)),
-                key=keys.GROUP, bind="query-params", width=110,
+                key=keys.GROUP, bind="query-params", width=_px(110),
             )
         )  # fmt: skip
     static = False
     if per != "token":  # other tokens have other scales
         help_ = "dynamic: from the x that is multiplied; static: found once, on other tokens"
-        static = choice.selectbox("Scales of x", keys.SCALES, SCALES, help=help_, width=120) == "static"
+        static = choice.selectbox("Scales of x", keys.SCALES, SCALES, help=help_, width=_px(120)) == "static"
     setting, batches, averaging = _calibration() if static else ("min_max", 0, None)
     granularity = {
         "tensor": "per_tensor",
@@ -153,25 +159,31 @@ def _activation(columns: int) -> ActivationChoice:
 def _calibration() -> tuple[str, int, float | None]:
     """Draw how static scales are found; return the range setting, the number of batches and the averaging."""
     way = choice.selectbox(
-        "Calibration", keys.RANGE, RANGES, width=160, help="How the range is found from all tokens"
+        "Calibration", keys.RANGE, RANGES, width=_px(160), help="How the range is found from all tokens"
     )
     batches, averaging, setting = 1, None, _SETTINGS.get(way, "")
     if way == "percentile":
         p = st.number_input(
             "Percentile", 50.01, 100.0, keys.DEFAULTS[keys.PERCENTILE], format="%g", key=keys.PERCENTILE,
-            bind="query-params", width=110,
+            bind="query-params", width=_px(110),
         )  # fmt: skip
         setting = f"percentile({p:g})"
     batches = int(
         st.number_input(
-            "Batches", 1, 64, keys.DEFAULTS[keys.BATCHES], key=keys.BATCHES, bind="query-params", width=110
+            "Batches",
+            1,
+            64,
+            keys.DEFAULTS[keys.BATCHES],
+            key=keys.BATCHES,
+            bind="query-params",
+            width=_px(110),
         )
     )
     if way == "moving":
         averaging = float(
             st.number_input(
                 "Averaging", 0.001, 1.0, keys.DEFAULTS[keys.AVERAGING], format="%g", key=keys.AVERAGING,
-                bind="query-params", width=110, help="The weight of each further batch; torch's is 0.01",
+                bind="query-params", width=_px(110), help="The weight of each further batch; torch's is 0.01",
             )
         )  # fmt: skip
     return setting, batches, averaging
@@ -189,7 +201,7 @@ def _bias(outputs: int) -> np.ndarray | None:
         placeholder="none",
         max_chars=2000,
         bind="query-params",
-        width=130,
+        width=_px(130),
         help="One number for all outputs, or one per output, separated by commas; quantized only in the "
         "integer path.",
     )
@@ -211,7 +223,7 @@ def _output() -> None:
         key=keys.CELL,
         placeholder="the worst",
         bind="query-params",
-        width=110,
+        width=_px(110),
         help="Token and channel of the output whose terms are shown, such as 2, 5; empty: that of the "
         "largest |ŷ − y|. A click on y fills it in.",
     )

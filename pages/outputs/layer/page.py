@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+import quantcore as qc
 from pages.outputs.layer import controls, pictures, run, tabs, views
 from pages.shared import charts, messages
 from pages.shared.page_frame import page_frame
@@ -20,6 +21,11 @@ with page_frame(top=lambda chosen: charts.small_print(chosen.words)) as frame:
                 done = run.run(task)
         except NoTensorYet as waiting:
             messages.hint(str(waiting))
+        except qc.QuantError:  # which the frame shows
+            answer_place.html(views.question())
+            raise
+        if done is None:
+            answer_place.html(views.question())
         if done is not None:
             answer_place.html(views.summary(done))
             maps_place = st.container(key="ly_maps", gap="xxsmall")

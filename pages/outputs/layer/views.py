@@ -83,17 +83,21 @@ def _static(done: ShownLayer) -> tuple[str, str]:
     return f"{text}, found on {done.calibrated_on}", "The same for every token, also beyond their range"
 
 
+def question(said: str = "") -> str:
+    """Return the question of the page, with its answer if there is one, as HTML."""
+    about = "√(Σ (ŷ − y)² / Σ y²), as a percentage; the SQNR says the same in dB"
+    return (
+        f'<p class="qs-question"><b aria-hidden="true">{html.escape(PAGE.heading)}</b> '
+        f'<span title="{about}">{html.escape(said)}</span></p>'
+    )
+
+
 def summary(done: ShownLayer) -> str:
     """Return the question with its answer, and the line of facts below it, as HTML."""
-    about = "√(Σ (ŷ − y)² / Σ y²), as a percentage; the SQNR says the same in dB"
     cells = "".join(
         f'<span title="{html.escape(hint)}">{html.escape(text)}</span>' for text, hint in facts(done)
     )
-    return (
-        f'<p class="qs-question"><b aria-hidden="true">{html.escape(PAGE.heading)}</b> '
-        f'<span title="{about}">{html.escape(answer(done.found))}</span></p>'
-        f'<p class="qs-line qs-facts">{cells}</p>'
-    )
+    return f'{question(answer(done.found))}<p class="qs-line qs-facts">{cells}</p>'
 
 
 def errors(done: ShownLayer, at: tuple[int, int]) -> None:

@@ -4,7 +4,6 @@ import math
 
 import streamlit as st
 
-import quantcore as qc
 from pages.outputs.methods import code, controls, run, views, words
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
@@ -28,12 +27,8 @@ with page_frame("Which method loses least of a layer's output?") as frame:
             by_tokens = st.container(key="om_by_tokens")
         with side:
             place = st.empty()
-            try:
-                run.run(
-                    layer, options, lambda: views.side_by_side(views.known(run.record(layer), options), layer)
-                )
-            except qc.QuantError as error:
-                messages.error(str(error))
+            show = lambda: views.side_by_side(views.known(run.record(layer), options), layer)  # noqa: E731
+            run.run(layer, options, show)
         found = run.record(layer)
         known = views.known(found, options)
         if known:

@@ -16,6 +16,7 @@ Values = npt.NDArray[np.float64]
 # Lower bounds of scales and ranges in the code of libraries
 FLOORS = (float(np.finfo(np.float32).eps), 1e-5, 1e-8, 1e-6, 1e-4, 1e-3, 1e-7, 1e-2, 1e-10, 1e-12)
 DEVIATIONS = (3.0, 2.0, 4.0, 1.0, 6.0, 5.0, 2.5, 3.5)
+CLIPPED = (0.9, 0.95, 0.8, 0.99, 0.5, 0.85, 0.7, 0.75)  # parts of the range that people keep
 STANDARD, USUAL, UNUSUAL = range(3)
 ROUND = (100, 200, 10, 50, 20, 500, 1000)  # integers that people divide by
 MOST_DIVIDED = 512  # of the integers that a range may be divided by
@@ -88,6 +89,8 @@ def _symmetric(of: BlockStatistics, fmt: IntFormat, near: float) -> Iterator[Sca
     width = of.high - of.low
     yield ScaleRule(f"(max - min) / {2 * half - 1}", width / (2 * half - 1), low, UNUSUAL)
     yield from _divided("max|x|", of.largest, low)
+    for part in CLIPPED:
+        yield ScaleRule(f"{part:g} · max|x| / {top}", part * of.largest / top, low)
     yield from _added("max|x|", of.largest, top, low)
     yield from _unusual("max|x|", of.largest, top, low)
     for divisor in (half, half - 0.5):

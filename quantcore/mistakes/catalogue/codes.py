@@ -153,6 +153,14 @@ ROUNDING = (
         ),),
     ),
     Mistake(
+        "decimals", "rounding", ("mistakes", "truncated"),
+        in_source=InSource(
+            "Codes rounded to decimals",
+            "{name} keeps decimals here: it gives codes such as {code}, which no integer type holds.",
+            "Round to integers: leave the number of decimals out.", "round",
+        ),
+    ),
+    Mistake(
         "not_nearest", "rounding", ("mistakes", "truncated"),
         in_source=InSource(
             "Not the nearest value of the table",

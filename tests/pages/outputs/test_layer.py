@@ -305,6 +305,7 @@ def test_bad_input_is_one_sentence(parameters: dict[str, Any], words: tuple[str,
     at = opened(**parameters)
     (sentence,) = said(at.error)
     assert all(word in sentence for word in words), sentence
+    assert answer(at) == ""  # the question stands there
 
 
 def test_without_activations_the_page_says_what_to_do() -> None:
@@ -313,6 +314,7 @@ def test_without_activations_the_page_says_what_to_do() -> None:
         assert not at.error
         (sentence,) = said(at.info)
         assert sentence.startswith("There are no activations yet")
+        assert answer(at) == ""
 
 
 def test_pasted_activations_stand_in_the_link() -> None:
@@ -429,6 +431,7 @@ def test_maps_and_answer_follow_a_control_before_the_run(
     html_text = pictures["y"][0]["beside"]["html"]["ly_answer"]
     assert answer(at) in html.unescape(html_text)
     assert pictures["w"][0]["beside"]["html"] == {}
+    assert pictures["y"][0]["beside"]["late"] == ["ly_tabs"]
 
 
 def test_a_large_layer_waits_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

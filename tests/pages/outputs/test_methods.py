@@ -246,6 +246,13 @@ def test_large_layers_wait_to_be_asked() -> None:
     assert layer.content.nbytes > 20e9
 
 
+def test_what_is_too_large_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.cache, "too_much", lambda content, need: f"{content.nbytes} bytes are too many.")
+    at = opened(shape="9x7", om_seed="77")
+    numbers_held = 12 * 9 * 7 + 14 * 7 * 7 + 6 * (64 + 256) * (9 + 7)
+    assert said(at.error) == [f"{4 * numbers_held} bytes are too many."]
+
+
 def test_columns_of_a_larger_layer_are_not_drawn() -> None:
     at = opened(shape="136x128", om_method="gptq")
     assert any(

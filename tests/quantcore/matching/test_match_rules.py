@@ -57,6 +57,7 @@ NAMED = {
     "(max - min) / 16 ": (IN_GROUPS, codes(GROUPS, OF_GROUPS, 4, False, zero(GROUPS, OF_GROUPS, -1)).reshape(6, 96)),
     "max|x| / 128 ": (IN_GROUPS, codes(GROUPS, largest(GROUPS, -1) / 128, rounded=np.trunc).reshape(6, 96)),
     "max|x| / 7.5, rounded to bfloat16": (IN_GROUPS, codes(GROUPS, torch.from_numpy(largest(GROUPS, -1) / F(7.5)).bfloat16().float().numpy(), 4).reshape(6, 96)),
+    "0.8 · max|x| / 127": (X, codes(X, 0.8 * largest(X) / 127)),
     "max|x| / 100": (X, codes(X, largest(X) / 100)),
     "(max - min) / 255 + 1e-08": (X * F(2e-6), codes(X * F(2e-6), width(X * F(2e-6)) / 255 + 1e-8, signed=False, z=zero(X * F(2e-6), width(X * F(2e-6)) / 255 + 1e-8))),
     "2^-8, a power of two, fixed point Q7.8": (X * 4, codes(X * 4, 2**-8, 16)),
