@@ -132,7 +132,7 @@ def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> N
     elif board.shown is None:
         st.html(views.waiting(board, join))
     elif board.shown.view and not drawn:
-        # an element in the place of another one: with a container there, a browser has failed to set its content
+        # an element in the place of another: with a container there, a browser once failed to set its content
         st.iframe(f"{controls.address()}{embedded(board.shown.view)}", height=600, alt=board.shown.title)
     else:
         st.html(views.text(board.shown, level))
