@@ -83,8 +83,8 @@ CALLS: dict[str, dict[str, str]] = {
 }
 LEFT: dict[str, dict[str, str]] = {
     "tensorflow.quantization": {
-        "quantize_and_dequantize_v2": "is not followed; paste its steps",
-        "quantize_and_dequantize": "is not followed; paste its steps",
+        "quantize_and_dequantize_v2": "is not followed (paste its steps)",
+        "quantize_and_dequantize": "is not followed (paste its steps)",
     }
 }
 CONSTANTS: dict[str, dict[str, str | int]] = {"tensorflow": {"qint8": "qint8", "quint8": "quint8"}}

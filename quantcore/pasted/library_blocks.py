@@ -113,7 +113,7 @@ CONSTANTS: dict[str, dict[str, str | int]] = {}
 # calls that are not followed, and what to do instead
 LEFT: dict[str, dict[str, str]] = {
     "bitsandbytes.nn": {
-        name: f"is not followed; Explore has its weights under the preset {preset}"
+        name: f"is not followed (Explore has its weights under the preset {preset})"
         for name, preset in _LAYERS.items()
     },
 }

@@ -317,11 +317,11 @@ CALLS: dict[str, dict[str, str]] = {
     "torchao.quantization.quant_primitives": _AFFINE,
     "onnxruntime.quantization.quant_utils": _ARRAYS,
 }
-_PREPARED = "quantizes a model that must run first and is not followed; paste what quantizes one tensor"
+_PREPARED = "quantizes a model that must run first and is not followed (paste what quantizes one tensor)"
 _OF_MODELS = ("quantize_dynamic", "quantize", "prepare", "prepare_qat", "convert", "get_default_qconfig")
 _HISTOGRAM = {"HistogramObserver": "searches its range in a histogram of all tensors and is not followed"}
 _LEFT = dict.fromkeys(_OF_MODELS, _PREPARED) | _HISTOGRAM
-_FILES = "quantizes a model's file; open the file that it writes on the page Checkpoint"
+_FILES = "quantizes a model's file (open the one it writes on the page Checkpoint)"
 # calls that are not followed, and what to do instead
 LEFT: dict[str, dict[str, str]] = {
     "torch": {"fused_moving_avg_obs_fake_quant": "changes what it is given and is not followed"},

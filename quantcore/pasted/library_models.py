@@ -310,12 +310,12 @@ _PRESETS = {
     "int8_weight_only": "torchao.int8",
     "float8_weight_only": "torchao.fp8_e4m3fn",
 }
-_LEFT = {name: f"is not followed; Explore has torchao's preset {of}" for name, of in _PRESETS.items()}
+_LEFT = {name: f"is not followed (Explore has torchao's preset {of})" for name, of in _PRESETS.items()}
 # calls that are not followed, and what to do instead
 LEFT: dict[str, dict[str, str]] = {
     "torchao.quantization": _LEFT,
     "torchao.quantization.quant_api": _LEFT,
-    "optimum.quanto": {"Calibration": "runs a model and is not followed; paste what quantizes one tensor"},
+    "optimum.quanto": {"Calibration": "runs a model and is not followed (paste what quantizes one tensor)"},
 }
 _QTYPES: dict[str, str | int] = {name: name for name in ("qint8", "qint4", "qint2")}
 CONSTANTS: dict[str, dict[str, str | int]] = {"optimum.quanto": _QTYPES, "quanto": _QTYPES}

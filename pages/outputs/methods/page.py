@@ -31,19 +31,20 @@ with page_frame("Which method loses least of a layer's output?") as frame:
             run.run(layer, options, show)
         found = run.record(layer)
         known = views.known(found, options)
+        if said := words.answer(known):
+            answer.markdown(f"**{messages.plain(said)}**")
         if known:
-            answer.markdown(f"**{messages.plain(words.answer(known))}**")
             with place.container():
                 views.side_by_side(known, layer, "om_bars")
         with picture:
             views.steps(method, found, options, layer)
-        if len(known) == len(outputs.METHODS):
+        if len(known) == len(outputs.METHODS) and not all(math.isnan(f.sqnr_db) for f in known):
             nearest = next((f.sqnr_db for f in known if f.method == outputs.NEAREST), math.nan)
             with by_tokens:
                 st.subheader("How many tokens until the answer stops changing?", anchor=False)
-                said, curve = st.empty(), st.empty()
+                enough, curve = st.empty(), st.empty()
                 points = run.by_tokens(layer, options, lambda shown: views.tokens(shown, nearest))
-                said.markdown(messages.plain(words.tokens(points)))
+                enough.markdown(messages.plain(words.tokens(points)))
                 with curve.container():
                     views.tokens(points, nearest, "om_tokens_curve")
         code.draw(method, found, options, layer)

@@ -1,5 +1,6 @@
 """The methods side by side, and the picture of what each does."""
 
+import math
 from collections.abc import Sequence
 
 import streamlit as st
@@ -23,7 +24,7 @@ def known(found: Record, options: MethodOptions) -> list[MethodOutput]:
 
 def side_by_side(found: Sequence[MethodOutput], layer: PageLayer, key: str | None = None) -> None:
     """Draw the bars of all methods, and what some can't do; without a key while they run."""
-    if any(not output.refused for output in found):
+    if any(math.isfinite(output.sqnr_db) for output in found):
         drawn = figures.methods(found, theme=theme())
         charts.draw(drawn, "SQNR of the layer's output with each method", key=key)
     reasons = {output.refused for output in found if output.equal_bits}

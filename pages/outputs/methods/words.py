@@ -19,6 +19,8 @@ def answer(found: Sequence[MethodOutput]) -> str:
     """Return which method loses least at equal bits."""
     known = [f for f in outputs.ranked(found) if f.equal_bits and not math.isnan(f.sqnr_db)]
     nearest = next((f for f in known if f.method == NEAREST), None)
+    if any(math.isnan(f.sqnr_db) and not f.refused for f in found):
+        return "All outputs are 0 here, so no error can be compared."
     if not known or nearest is None:
         return ""
     best, base = known[0], nearest.sqnr_db

@@ -246,6 +246,16 @@ def test_large_layers_wait_to_be_asked() -> None:
     assert layer.content.nbytes > 20e9
 
 
+def test_a_weight_of_zeros_has_no_error_to_compare() -> None:
+    at = opened(src="paste", t=qc.tensors.encode(np.zeros((2, 4), np.float32)))
+    assert not at.error
+    assert sentence(at, "All outputs are 0 here")
+    assert not [e for e in at.get("plotly_chart") if e.proto.id.endswith(("-om_bars", "-om_tokens_curve"))]
+    with_nan = np.array([[1, np.nan], [2, 3]], np.float32)
+    at = opened(src="paste", t=qc.tensors.encode(with_nan))
+    assert [text[:39] for text in said(at.error)] == ["w contains one NaN at index (0, 1); a l"]
+
+
 def test_what_is_too_large_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.cache, "too_much", lambda content, need: f"{content.nbytes} bytes are too many.")
     at = opened(shape="9x7", om_seed="77")
