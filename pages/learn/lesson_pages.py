@@ -68,4 +68,5 @@ PAGES = (
     lesson_page("inside_a_layer", _own("inside_a_layer", ("output", "bits", "how")), {}),
     lesson_page("why_quantize", _own("why_quantize", ("billions",)), {}),
     lesson_page("outliers", _own("outliers", ("alpha",)), {}),
+    lesson_page("gptq", _own("gptq", ("column",)), {}),
 )
