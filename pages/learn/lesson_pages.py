@@ -68,4 +68,6 @@ PAGES = (
     lesson_page("inside_a_layer", _own("inside_a_layer", ("output", "bits", "how")), {}),
     lesson_page("why_quantize", _own("why_quantize", ("billions",)), {}),
     lesson_page("outliers", _own("outliers", ("alpha",)), {}),
+    lesson_page("gptq", _own("gptq", ("column",)), {}),
+    lesson_page("rotation", _own("rotation", ("which",)), {}),
 )

@@ -36,6 +36,8 @@ def _of(name: str, theme: str) -> str:
         "inside_a_layer": _inside_a_layer,
         "why_quantize": _why_quantize,
         "outliers": _outliers,
+        "gptq": _gptq,
+        "rotation": _rotation,
     }
     ink, line, fill, dim = (colors[theme] for colors in (style.INK, style.LINE, style.FILL, style.DIM))
     rules = f"""path{{fill:none;stroke-width:2}} .ink{{stroke:{ink}}} .dim{{stroke:{dim};stroke-width:1}}
@@ -148,3 +150,18 @@ def _outliers() -> Iterable[str]:
         for n, value in enumerate(values.tolist()):
             high = max(3.0, value / 16 * (HIGH - 2 * EDGE))
             yield _cell(left + 19 * n, HIGH - EDGE - high, 18, high, "code" if n != 1 else "wrong")
+
+
+def _gptq() -> Iterable[str]:
+    for row, column in np.ndindex(4, 4):
+        kind = ("code", "wrong", "cell", "cell")[column]
+        yield _cell(WIDE / 2 - 60 + 30 * column, EDGE + 18 * row, 30, 18, kind)
+
+
+def _rotation() -> Iterable[str]:
+    x = [[0.5, 8.0, -0.5, 1.0]]  # the first token of the lesson
+    rotated = outputs.hadamard(x, x).x[0].tolist()
+    for left, values in ((EDGE, x[0]), (WIDE / 2 + EDGE, rotated)):
+        for n, value in enumerate(values):
+            high = max(3.0, abs(value) / 8 * (HIGH - 2 * EDGE))
+            yield _cell(left + 19 * n, HIGH - EDGE - high, 18, high, "wrong" if abs(value) == 8 else "code")

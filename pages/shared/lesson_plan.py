@@ -115,6 +115,20 @@ LESSONS = {
         "quality": LessonStep("How much of it should move?", 3),
         "question": LessonStep("What is left of x at the end?", 2),
     }),
+    "gptq": Lesson("GPTQ", "Each column makes up for the errors so far", "view_column", {
+        "inputs": LessonStep("Which inputs go together?", 3),
+        "columns": LessonStep("Where does the error of a column go?", 6),
+        "result": LessonStep("What is gained?", 2),
+        "loss": LessonStep("Why is another loss printed?", 3),
+        "inverse": LessonStep("May every column use the same inverse?", 3),
+        "question": LessonStep("What if no inputs go together?", 2),
+    }),
+    "rotation": Lesson("Rotation", "An outlier is spread over all channels", "360", {
+        "spread": LessonStep("Where does an outlier go when x is rotated?", 4),
+        "undo": LessonStep("Why does the output stay the same?", 2),
+        "layer": LessonStep("How many channels should rotate together?", 2),
+        "question": LessonStep("How large is what is left of an outlier?", 2),
+    }),
 }  # fmt: skip
 
 PLAN = "plan"  # parameter of the address: a part of `PARTS` by its number, counted from 1
@@ -143,6 +157,8 @@ CHOICES = (
     PlanPart("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
     PlanPart("why_quantize", "bandwidth", 4, "A model is read once per token: how many tokens per second?"),
     PlanPart("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
+    PlanPart("gptq", "columns", 8, "Column 0 is rounded: which columns change, and by how much?"),
+    PlanPart("rotation", "spread", 5, "How large is each channel after the rotation? Add up the first row."),
 )  # fmt: skip
 PARTS = (*CLASS, *CHOICES)
 

@@ -69,6 +69,9 @@ PLAIN = {  # steps that are only read, without a control of their own
     ("zero_point", "symmetric"), ("zero_point", "one-sided"), ("zero_point", "zero"), ("zero_point", "choose"),
     *(("granularity", step) for step in ("tensor", "rows", "columns", "trap", "cost")),
     *(("error", step) for step in ("signed", "means", "sqnr")),
+    ("why_quantize", "size"), ("why_quantize", "product"), ("outliers", "channels"),
+    *(("gptq", step) for step in ("inputs", "result", "loss", "inverse")),
+    ("rotation", "undo"), ("rotation", "layer"),
 }  # fmt: skip
 SCROLLS = {("ptq_or_qat", "curve")}  # its chart, figures and table together are longer than a window
 _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {

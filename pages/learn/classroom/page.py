@@ -132,7 +132,7 @@ def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> N
     elif board.shown is None:
         st.html(views.waiting(board, join))
     elif board.shown.view and not drawn:
-        # in no container of its own: a browser may get what is in one before the container, and then fails
+        # an element in the place of another: with a container there, a browser once failed to set its content
         st.iframe(f"{controls.address()}{embedded(board.shown.view)}", height=600, alt=board.shown.title)
     else:
         st.html(views.text(board.shown, level))
