@@ -10,10 +10,10 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, require
-from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.expressions import INHERITED, Expressions
 from quantcore.pasted.names import ROUNDED, TYPES, Allowed, LeftToLibrary, Mapped, cast
 from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
+from quantcore.pasted.values import Names, Val
 
 LAYERS = "_layers."  # where a library's container has its modules
 _INFINITE = ("inf", "-inf", "nan")

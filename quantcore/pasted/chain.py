@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import is_mask
-from quantcore.pasted.evaluation import FLOAT, Val, ancestors
+from quantcore.pasted.values import FLOAT, Val, ancestors
 
 MOST = 1 << 16  # elements that a quantizer is followed on
 MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from quantcore.numerics import WORDS
 from quantcore.pasted.chain import SMALL, Chain, near
-from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import Quantizer, between, block_extremes, number
+from quantcore.pasted.values import FLOAT, Val, ancestors
 
 _REAL = ("own", "positive", "negative", "outlier", "one-sided")  # probes like real tensors
 RANGE_FROM_ZERO = ("mistakes", "range-without-minimum")

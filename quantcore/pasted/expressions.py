@@ -10,7 +10,6 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, flat, indexed, is_mask, require
-from quantcore.pasted.evaluation import Names, Val, Vals, ValuesAndIndices
 from quantcore.pasted.lanes import COLLECT, is_scalar
 from quantcore.pasted.names import (
     ABBREVIATED,
@@ -24,6 +23,7 @@ from quantcore.pasted.names import (
 from quantcore.pasted.objects import UNREAD, Class, Function, Instance, Super
 from quantcore.pasted.python import Python
 from quantcore.pasted.source import BrokenStatement
+from quantcore.pasted.values import Names, Val, Vals, ValuesAndIndices
 
 # of every module of torch.nn, and of what torch hands to an autograd function
 INHERITED = {

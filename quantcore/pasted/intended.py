@@ -17,10 +17,10 @@ from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel,
 from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
 from quantcore.pasted.chain import Chain, Place, Seen, origin
-from quantcore.pasted.evaluation import OWN, Override, Val
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.lanes import spread
 from quantcore.pasted.quantizer import Quantizer, block_extremes, by_place, scale_of
+from quantcore.pasted.values import OWN, Override, Val
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
-from quantcore.pasted.evaluation import Names, Val
 from quantcore.pasted.lanes import is_scalar
 from quantcore.pasted.names import LIBRARIES, LIBRARY_TABLES, MODULES, Module
 from quantcore.pasted.objects import (
@@ -21,6 +20,7 @@ from quantcore.pasted.objects import (
     Function,
     Signal,
 )
+from quantcore.pasted.values import Names, Val
 
 _MODEL, _FEATURES = re.compile(r"\w*(model|net|network|llm)", re.I), 8
 _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_grad()"}

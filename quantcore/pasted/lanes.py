@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, NUMBERS, shape_of
-from quantcore.pasted.evaluation import Override, Val, Vals
 from quantcore.pasted.levels import TableCodes
 from quantcore.pasted.names import Allowed
+from quantcore.pasted.values import Override, Val, Vals
 
 _RUNNING = "running"  # the name of a reduction over elements that the code visits one after another
 _MOST_LANES = 1 << 12

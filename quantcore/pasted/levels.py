@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask, shape_of
-from quantcore.pasted.evaluation import OWN, Evaluation, Val, Vals
+from quantcore.pasted.evaluation import Evaluation
+from quantcore.pasted.values import OWN, Val, Vals
 
 MOST_LEVELS = 1 << 12  # values of a table
 _SEARCHED = {"bucketize": 0, "digitize": 0, "searchsorted": 1}  # which argument is searched for in the other

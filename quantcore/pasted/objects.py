@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field
 
-from quantcore.pasted.evaluation import Names, Val
+from quantcore.pasted.values import Names, Val
 
 UNREAD = Val(None)  # what a statement that could not be evaluated would have given
 # decorators that change nothing here, or are known to `Function` and `Class`

@@ -14,13 +14,14 @@ from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
 from quantcore.pasted.chain import MOST, Flags, origin
 from quantcore.pasted.checks import check_on
-from quantcore.pasted.evaluation import OWN, CodeInputs, Val
+from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import intended, of_each, right_codes
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.own import is_own, start
 from quantcore.pasted.quantizer import by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
+from quantcore.pasted.values import OWN, Val
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from quantcore.pasted.chain import Chain, origin
-from quantcore.pasted.evaluation import OWN, RANDOM, Val
+from quantcore.pasted.values import OWN, RANDOM, Val
 from quantcore.pasted.walk import Walk
 
 

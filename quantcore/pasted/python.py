@@ -11,10 +11,10 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, StopError, require, shape_of
-from quantcore.pasted.evaluation import Val, Vals
 from quantcore.pasted.lanes import Lanes
 from quantcore.pasted.names import ON_LISTS, OPERATORS, Mapped
 from quantcore.pasted.objects import Function, Instance
+from quantcore.pasted.values import Val, Vals
 
 
 @dataclass(eq=False)

@@ -19,8 +19,8 @@ from quantcore.pasted.chain import (
     Seen,
     near,
 )
-from quantcore.pasted.evaluation import FLOAT, OWN, Val
 from quantcore.pasted.kinds import CodeFinding, finding
+from quantcore.pasted.values import FLOAT, OWN, Val
 
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
 _MOST_STEPS = 50_000  # of all ways together

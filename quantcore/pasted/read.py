@@ -10,7 +10,7 @@ import torch
 from quantcore.pasted import bounds
 from quantcore.pasted.chain import SCALINGS
 from quantcore.pasted.checks import check_codes, check_on, check_special
-from quantcore.pasted.evaluation import CodeInputs, Val
+from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.floats import check_floats
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
@@ -18,6 +18,7 @@ from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
 from quantcore.pasted.quantizer import Quantizer, between, by_place
 from quantcore.pasted.source import read_source
 from quantcore.pasted.tables import check_values, table_line, table_name
+from quantcore.pasted.values import Val
 from quantcore.pasted.walk import Walk, probe
 from quantcore.pasted.way_back import check_dequantize
 from quantcore.wording import count, joined

@@ -14,10 +14,11 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import OverLimitError, StopError
 from quantcore.pasted.chain import origin
-from quantcore.pasted.evaluation import OWN, CodeInputs, Names, Override, Val
+from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.interpreter import Interpreter
 from quantcore.pasted.objects import GRADIENTS, UNREAD, Class, Function, Instance, Signal
 from quantcore.pasted.quantizer import by_place
+from quantcore.pasted.values import OWN, Names, Override, Val
 
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)

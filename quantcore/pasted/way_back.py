@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.chain import SCALINGS, SHIFTS, SMALL, Chain, near
-from quantcore.pasted.evaluation import Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import Quantizer, block_extremes, number
+from quantcore.pasted.values import Val, ancestors
 
 # operations that dequantizing consists of
 _PLAIN = (*SCALINGS, *SHIFTS, "cast", "copy", "shape", "neg", "decode")

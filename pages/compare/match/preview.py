@@ -34,5 +34,5 @@ def of(query: Mapping[str, list[str]]) -> str:
     mistakes, *lines = map(int, text.split("-"))
     if not mistakes:
         return "No known mistake found"
-    where = f", line{'s' * (len(lines) > 1)} {joined(map(str, lines))}" if lines else ""
+    where = f", line{'s' * (len(lines) > 1)} {joined([str(line) for line in lines])}" if lines else ""
     return f"{count(mistakes, 'mistake')}{where}"
