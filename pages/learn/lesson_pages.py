@@ -70,4 +70,5 @@ PAGES = (
     lesson_page("outliers", _own("outliers", ("alpha",)), {}),
     lesson_page("gptq", _own("gptq", ("column",)), {}),
     lesson_page("rotation", _own("rotation", ("which",)), {}),
+    lesson_page("small_floats", _own("small_floats", ("code", "format", "largest")), {}),
 )

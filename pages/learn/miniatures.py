@@ -38,6 +38,7 @@ def _of(name: str, theme: str) -> str:
         "outliers": _outliers,
         "gptq": _gptq,
         "rotation": _rotation,
+        "small_floats": _small_floats,
     }
     ink, line, fill, dim = (colors[theme] for colors in (style.INK, style.LINE, style.FILL, style.DIM))
     rules = f"""path{{fill:none;stroke-width:2}} .ink{{stroke:{ink}}} .dim{{stroke:{dim};stroke-width:1}}
@@ -165,3 +166,10 @@ def _rotation() -> Iterable[str]:
         for n, value in enumerate(values):
             high = max(3.0, abs(value) / 8 * (HIGH - 2 * EDGE))
             yield _cell(left + 19 * n, HIGH - EDGE - high, 18, high, "wrong" if abs(value) == 8 else "code")
+
+
+def _small_floats() -> Iterable[str]:
+    values = qc.apply([[0.0, 0.5, 1, 1.5, 2, 3, 4, 6]], "e2m1 per_tensor given(1)").dequantized[0].numpy()
+    for at in _across(values, 0, 6):
+        yield _path([(at, 24), (at, 52)], "curve")
+    yield _path([(EDGE, 52), (WIDE - EDGE, 52)], "line")

@@ -129,6 +129,12 @@ LESSONS = {
         "layer": LessonStep("How many channels should rotate together?", 2),
         "question": LessonStep("How large is what is left of an outlier?", 2),
     }),
+    "small_floats": Lesson("Small floats", "Floats of 4 bits, and scales of few bits", "blur_on", {
+        "values": LessonStep("Which numbers have 4 bits?", 2),
+        "scales": LessonStep("What can a scale of 8 bits be?", 4),
+        "cost": LessonStep("What does a scale of few bits save?", 2),
+        "question": LessonStep("Which scale does a block get?", 2),
+    }),
 }  # fmt: skip
 
 PLAN = "plan"  # parameter of the address: a part of `PARTS` by its number, counted from 1
@@ -159,6 +165,7 @@ CHOICES = (
     PlanPart("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
     PlanPart("gptq", "columns", 8, "Column 0 is rounded: which columns change, and by how much?"),
     PlanPart("rotation", "spread", 5, "How large is each channel after the rotation? Add up the first row."),
+    PlanPart("small_floats", "scales", 5, "Which numbers are clipped at 7.5, and which codes unused at 4?"),
 )  # fmt: skip
 PARTS = (*CLASS, *CHOICES)
 

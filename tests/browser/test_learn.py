@@ -71,7 +71,7 @@ PLAIN = {  # steps that are only read, without a control of their own
     *(("error", step) for step in ("signed", "means", "sqnr")),
     ("why_quantize", "size"), ("why_quantize", "product"), ("outliers", "channels"),
     *(("gptq", step) for step in ("inputs", "result", "loss", "inverse")),
-    ("rotation", "undo"), ("rotation", "layer"),
+    ("rotation", "undo"), ("rotation", "layer"), ("small_floats", "cost"),
 }  # fmt: skip
 SCROLLS = {("ptq_or_qat", "curve")}  # its chart, figures and table together are longer than a window
 _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {

@@ -49,7 +49,7 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 
 def test_lessons_stand_in_their_order() -> None:
     first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
-    later = ["ptq_or_qat", "inside_a_layer", "why_quantize", "outliers", "gptq", "rotation"]
+    later = ["ptq_or_qat", "inside_a_layer", "why_quantize", "outliers", "gptq", "rotation", "small_floats"]
     assert [*first, *later] == list(lesson_plan.LESSONS) == LESSONS
     assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
 
