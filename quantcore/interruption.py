@@ -18,8 +18,11 @@ def is_command() -> bool:
     """Return whether this process was started as ``python -m quantcore`` or as ``quantscope``."""
     if not sys.argv:
         return False
-    # -m stands there while Python looks for the module that it is to run, which imports its package
-    return sys.argv[0] == "-m" or Path(sys.argv[0]).name in ("quantscope", "quantscope.exe")
+    if sys.argv[0] != "-m":
+        return Path(sys.argv[0]).name in ("quantscope", "quantscope.exe")
+    # Python looks for the module that it is to run, which imports its package: ours, or one that imports ours
+    given = sys.orig_argv
+    return "-m" in given and given[given.index("-m") + 1] in ("quantcore", "quantcore.__main__")
 
 
 def end_quietly() -> None:

@@ -45,6 +45,15 @@ def test_while_it_imports(environment, module):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 
+def test_another_module_that_is_run_keeps_its_signals(environment, tmp_path):
+    """Such as a server that `python -m` starts, whose package imports the library."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "__init__.py").write_text("import quantcore")
+    done = interrupted(environment, "import", "numpy", "-m", "other")
+    assert "KeyboardInterrupt" in done.stderr
+    assert "Interrupted." not in done.stderr
+
+
 def test_the_installed_command(environment, tmp_path):
     script = tmp_path / "quantscope"  # as pip writes it
     script.write_text("import sys\nfrom pages.serving.command import main\nsys.exit(main())\n")
