@@ -29,6 +29,7 @@ EXAMPLE = next(iter(examples.EXAMPLE_CARDS))
 OPENED: dict[str, tuple[dict[str, str], str]] = {
     "": (SHAPE, "map "),
     "ranges": (SHAPE, "map "),
+    "layer": (SHAPE, "map "),
     "schemes": (SHAPE | {"sw_set": "custom"}, "result "),
     "libraries": (SHAPE, "compare int4"),
     "match": (SHAPE, "match int4"),

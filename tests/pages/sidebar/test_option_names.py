@@ -29,8 +29,11 @@ WRITTEN = {
     "Lloyd-Max",
     "k-means",
     "feed-forward",
+    "SmoothQuant",
+    "Hadamard",
+    "LLM.int8",
 }
-CAPITALS = re.compile(r"[A-Z]{2}|x\b|Laplace|Student|Lloyd")  # names that keep their case in any list
+CAPITALS = re.compile(r"[A-Z]{2}|x\b|Laplace|Student|Lloyd|SmoothQuant|Hadamard")  # names that keep their case in any list
 # On these pages, what draws more controls
 STATES: list[tuple[str, dict[str, Any]]] = [
     ("", {"format": "fitted codebook", "src": "example", "per": "channel", "tab": "Numbers"}),

@@ -25,13 +25,25 @@ LEAVES = [Leaf("a.weight", 8, 16), Leaf("b.weight", 32, 16)]
 HARM = pd.DataFrame({"tensor": ["a", "b"], "bytes": [8, 9], "bits_per_weight": 4.0, "sqnr_db": [9.0, 8.0], "mse": [1e-6, 1e-3]})
 POINTS = [training.Point(method, bits, 1, 0.9, 0.85, 0.99) for method in ("ptq", "qat") for bits in (2, 4)]
 CODES = RESULT.codes.numpy()
+INPUTS = qc.outputs.activations(16, 12)
+GPTQ = qc.outputs.gptq(X, INPUTS, "int4")
+NUMBERS = np.arange(12, dtype=np.float32)
 DRAWN = {
+    figures.awq_search: lambda: figures.awq_search(qc.outputs.awq(X, INPUTS, "int4").steps),
+    figures.cache_granularities: lambda: figures.cache_granularities({"per token": (20.0, 18.0)}),
+    figures.cached_keys: lambda: figures.cached_keys(X.numpy()),
+    figures.channel_maxima: lambda: figures.channel_maxima({"x": {"before": NUMBERS, "after": NUMBERS}}),
     figures.distribution: lambda: figures.distribution(RESULT),
     figures.drawn_maps: lambda: figures.maps(RESULT, columns=2),
     figures.error_maps: lambda: figures.error_maps({"a": RESULT, "b": RESULT}),
+    figures.gptq_column: lambda: figures.gptq_column(GPTQ, 2),
     figures.harm: lambda: figures.harm(HARM, "mse", order="first"),
+    figures.histograms: lambda: figures.histograms({"x": {"before": (NUMBERS, NUMBERS)}}),
     figures.maps: lambda: figures.maps(RESULT),
+    figures.methods: lambda: figures.methods(qc.outputs.compare(X, INPUTS, INPUTS, "int4")),
     figures.number_line: lambda: figures.number_line({"int4": np.arange(1, 8)}, log=True, at=2.5),
+    figures.outlier_columns: lambda: figures.outlier_columns(NUMBERS, 6.0),
+    figures.output_errors: lambda: figures.output_errors(qc.outputs.layer(INPUTS, X, "int4")),
     figures.pair: lambda: figures.pair(CODES, CODES + 1, ("a", "b"), bounds=(-8, 8)),
     figures.pareto: lambda: figures.pareto(qc.sweep(X, [SCHEME, qc.Scheme()]), "mse", own=str(SCHEME)),
     figures.range_error: lambda: figures.range_error(qc.range_curve(X, SCHEME), qc.range_marks(X, SCHEME), False),
@@ -43,15 +55,20 @@ DRAWN = {
     figures.search_error: lambda: figures.search_error(
         qc.search_curve(qc.apply(torch.randn(2, 256), qc.PRESETS["gguf.Q4_K"]))
     ),
+    figures.tokens_curve: lambda: figures.tokens_curve(
+        [qc.outputs.TokensPoint(tokens, "gptq", 20.0 + tokens) for tokens in (4, 8)], 9.0
+    ),
     figures.treemap: lambda: figures.treemap(tiles(LEAVES, 10), LEAVES, title="all"),
     lessons.accuracy_against_bits: lambda: lessons.accuracy_against_bits(POINTS, errors=True),
     lessons.accuracy_over_epochs: lambda: lessons.accuracy_over_epochs({"qat": [0.5, 0.9]}, {"float32": 0.9}, 2),
+    lessons.bars: lambda: lessons.bars({"int8": 2.0, "int4": 1.0}, ["2 MB", "1 MB"], "MB"),
     lessons.clipping_against_rounding: lambda: lessons.clipping_against_rounding(
         qc.range_curve(X, qc.Scheme(qc.INT4)), 1.0
     ),
     lessons.digit_images: lambda: lessons.digit_images(torch.zeros(2, 64), [1, 2], [1, 3]),
     lessons.error_against_x: lambda: lessons.error_against_x(ONE),
     lessons.error_bars: lambda: lessons.error_bars(np.array([0.1, -0.2]), limit=0.25),
+    lessons.quality_against: lambda: lessons.quality_against([0.0, 1.0], {"x": [20.0, 24.0]}, 0.5, "α"),
     lessons.rounding_line: lambda: lessons.rounding_line(ONE),
     lessons.slope: lambda: lessons.slope(lessons.slopes(3, 1.0), "through"),
     lessons.thermometer: lambda: lessons.thermometer(ONE, 1),
