@@ -30,7 +30,6 @@ _TEST_IDS = {
     "sidebar_content": "stSidebarUserContent",
     "expand_sidebar": "stExpandSidebarButton",
     "tabs": "stTabs",
-    "dialog": "stDialog",
     "popover_body": "stPopoverBody",
     "text_input": "stTextInput",
     "text_input_root": "stTextInputRootElement",

@@ -73,6 +73,7 @@ function draw(state) {
 function show(state, data) {
   state.root.setAttribute("aria-label", data.alt);
   state.root.classList.toggle("qs-large", Boolean(data.large));
+  state.root.classList.toggle("qs-drags", switched());
   const { data: before, pictures } = state;
   take(state, data);
   glide(state, before, pictures);

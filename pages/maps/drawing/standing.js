@@ -54,6 +54,7 @@ function stand(state) {
   const { steps, boxes, pinned } = state, found = answerFor(state, wantedBy(state));
   steps.hidden = false;
   steps.classList.add("qs-standing");
+  document.documentElement.classList.add("qs-stands"); // for what the page shows beneath the maps
   steps.classList.toggle("qs-late", !found);
   steps.classList.toggle("qs-pinned", pinned !== null);
   set(steps, { position: "absolute", left: mapsWidth(state) + APART, top: 0, width: column(state) - APART, maxHeight: boxes[0].total });

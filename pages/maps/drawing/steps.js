@@ -32,6 +32,7 @@ function follow(state, wanted = state.following) {
   if (column(state)) return stand(state);
   const { data, steps } = state, { title } = data.arithmetic ?? {};
   steps.classList.remove("qs-standing", "qs-late");
+  document.documentElement.classList.remove("qs-stands");
   state.following = wanted && Boolean(title);
   if (!state.following || (steps.hidden && copyInSight(data))) {
     steps.hidden = true;
