@@ -110,7 +110,7 @@ def _practice(asked: str) -> Ask:
     return ask
 
 
-class Part(NamedTuple):
+class PlanPart(NamedTuple):
     """A step of a lesson that a class takes together.
 
     ``minutes``: with what comes before it; ``before``: what is asked, or a question to talk about.
@@ -123,30 +123,30 @@ class Part(NamedTuple):
 
 
 CLASS = (
-    Part("scale", "marks", 3, (_marks,)),
-    Part("scale", "code", 3, (_about(material.READINGS, READ, "codes"),)),
-    Part("scale", "back", 3, (_back,)),
-    Part("scale", "range", 5, (_about(material.READINGS, "uint3 asymmetric fixed(0, 80)", "error", (5,)),)),
-    Part("zero_point", "one-sided", 4, (_one_sided,)),
-    Part("zero_point", "asymmetric", 5,
+    PlanPart("scale", "marks", 3, (_marks,)),
+    PlanPart("scale", "code", 3, (_about(material.READINGS, READ, "codes"),)),
+    PlanPart("scale", "back", 3, (_back,)),
+    PlanPart("scale", "range", 5, (_about(material.READINGS, "uint3 asymmetric fixed(0, 80)", "error", (5,)),)),
+    PlanPart("zero_point", "one-sided", 4, (_one_sided,)),
+    PlanPart("zero_point", "asymmetric", 5,
          (_about(material.RELU, "int4 asymmetric fixed(-1, 4.6)", "zero_point"), _tie)),
-    Part("predict", "codes", 8, (_practice("codes"),)),
-    Part("granularity", "tensor", 4, (_zero_rows,)),
-    Part("granularity", "rows", 5,
+    PlanPart("predict", "codes", 8, (_practice("codes"),)),
+    PlanPart("granularity", "tensor", 4, (_zero_rows,)),
+    PlanPart("granularity", "rows", 5,
          (_about(material.OUTLIER_ROW, "int4 symmetric per_channel(0)", "scale"),)),
-    Part("granularity", "cost", 4, (_about(np.ones((8, 64)), "int4 per_group(32)", "bits"),)),
-    Part("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
-    Part("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
-    Part("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
+    PlanPart("granularity", "cost", 4, (_about(np.ones((8, 64)), "int4 per_group(32)", "bits"),)),
+    PlanPart("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
+    PlanPart("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
+    PlanPart("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
 )  # fmt: skip
 # Parts that a lecturer may add, or take in place of others
 CHOICES = (
-    Part("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
-    Part("why_quantize", "bandwidth", 4, "A model is read once per token: how many tokens per second?"),
-    Part("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
-    Part("gptq", "columns", 8, "Column 0 is rounded: which columns change, and by how much?"),
-    Part("rotation", "spread", 5, "How large is each channel after the rotation? Add up the first row."),
-    Part("small_floats", "scales", 5, "Which numbers are clipped at 7.5, and which codes unused at 4?"),
+    PlanPart("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
+    PlanPart("why_quantize", "bandwidth", 4, "A model is read once per token: how many tokens per second?"),
+    PlanPart("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
+    PlanPart("gptq", "columns", 8, "Column 0 is rounded: which columns change, and by how much?"),
+    PlanPart("rotation", "spread", 5, "How large is each channel after the rotation? Add up the first row."),
+    PlanPart("small_floats", "scales", 5, "Which numbers are clipped at 7.5, and which codes unused at 4?"),
 )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def questions() -> tuple[Question, ...]:
     return tuple(step.question for step in steps() if step.question)
 
 
-def steps_of(part: Part) -> list[ClassStep]:
+def steps_of(part: PlanPart) -> list[ClassStep]:
     """Return the steps of a part: what comes before, and the lesson's step."""
     link = lesson_link(part.lesson, part.step)
     link += f"&learn_predict_seed={SEED}" * (part.lesson == "predict")
