@@ -223,7 +223,8 @@ class BitPlane:
         """Write the entries of a byte at once: one product moves all of them, as one integer, to its top."""
         outer, last = self.axes[:-1], self.axes[-1]
         shape = tuple(axis.count for axis in outer)
-        source = _view(np.ascontiguousarray(numbers), last.count, self.first, shape, _strides(shape, last.count))
+        into = shape, _strides(shape, last.count)
+        source = _view(np.ascontiguousarray(numbers), last.count, self.first, *into)
         top = 8 * (last.count - 1)
         # entry i, at bit 8·i, belongs at bit i·bits of the top byte; what lands below never carries into it
         factor = sum(1 << top - (8 - last.bits) * i for i in range(last.count))
