@@ -49,8 +49,8 @@ def facts(done: ShownLayer, words: str) -> list[tuple[str, str]]:
         lines += shares(found)
     else:
         lines.append(("activations are not quantized", "All of the error is that of the weights"))
-    lines += [_static(done)] if done.calibration is not None else []
-    return [*lines, (f"x: {words}", "The activations, which “Activations x” has")]
+    lines.append((f"x: {words}", "The activations; “Activations x” above the maps changes them"))
+    return lines + ([_static(done)] if done.calibration is not None else [])
 
 
 def shares(found: LayerOutput) -> list[tuple[str, str]]:
