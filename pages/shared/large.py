@@ -6,8 +6,8 @@ from pages.browser import streamlit_dom
 
 LARGE = "learn_large"  # key of the switch, and its parameter in the address
 KEYS = {LARGE}
-# In proportion to the window: 1280 and 1920 pixels fill the same wall. A phone is held in the hand. On Explore the
-# maps get the room: the answer stands whole beside its question, and the examples below the maps.
+# In proportion to the window: 1280 and 1920 pixels fill the same wall. A phone is held in the hand. On
+# Explore the maps get the room: the answer stands whole beside its question, and the examples below the maps.
 _STYLE = streamlit_dom.filled(
     "@media (min-width:768px){html{font-size:clamp(18px,1.4vw,32px) !important}"
     "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}"
