@@ -113,19 +113,6 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
     stands(app, lessons[-1], _steps(lessons[-1])[-2])
 
 
-@pytest.mark.slow  # tested without a browser
-def test_the_overview_opens_a_step(app: Any) -> None:
-    app.page.goto(f"{app.address}/learn")
-    at_rest(app.page, "Learn")
-    app.tab("Plan for a class of 60 minutes")
-    app.key("learn_link_class_granularity_rows").get_by_role("link").click()
-    stands(app, "granularity", "rows")
-    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_contain_text(
-        "One scale per row"
-    )
-    app.expect_parameter("plan", "9")
-
-
 @pytest.mark.slow  # by default, that of every page is tested in test_projector.py
 @pytest.mark.parametrize("width", some([1280, 1920]))
 def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> None:

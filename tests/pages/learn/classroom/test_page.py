@@ -306,6 +306,12 @@ def test_the_steps_are_edited(classes):
     widget(at, "class_edited").set_value("q").run()
     press(at, "Remove")
     assert [step.title for step in classes.plan(code, secret)] == ["Why?", ZERO.prompt, "New text", "How it is done"]
+    press(at, "10 · Outliers: Where can an outlier go?")
+    steps = classes.plan(code, secret)
+    index = [step.title for step in steps].index("Where can an outlier go?")
+    assert steps[index].view == "learn-outliers?learn_outliers_step=move"
+    assert "where is the outlier at 0" in steps[index - 1].title
+    assert widget(at, "class_edited").value == steps[index - 1].id
 
 
 def test_a_plan_begins_by_its_link(classes):
