@@ -26,12 +26,13 @@ def card(name: str) -> None:
 def ways() -> None:
     """Draw where different readers begin."""
     first, second, *_ = LESSONS.values()
+    mistakes = LESSONS["mistakes"]
     st.markdown("**Where to begin**")
     st.markdown(
         f"- **New to it**: {first.title}, then {second.title} and on from there, {first.minutes} and "
         f"{second.minutes} minutes. Every number in a lesson is computed while you watch, so change what can "
         "be changed.\n"
-        f"- **You know int8**: *{LESSONS['mistakes'].title}* shows {len(LESSONS['mistakes'].steps)} pieces of "
+        f"- **You know int8**: *{mistakes.title}* shows {len(mistakes.steps)} pieces of "
         "code that look right; find the cells that they get wrong.\n"
         f"- **You quantize models**: *{LESSONS['outliers'].title}*, *{LESSONS['gptq'].title}* and "
         f"*{LESSONS['rotation'].title}*, each with every number of a layer small enough to read."

@@ -103,7 +103,7 @@ def thermometer(
     )
     ball = {"size": BULB * size, "color": MERCURY[theme], "line": {"color": DIM[theme], "width": 2}}
     drawn.add_scatter(x=[bulb], y=[1], mode="markers", marker=ball, hoverinfo="skip", cliponaxis=False)
-    # longer than the tube is wide: seen on mercury and on glass; Plotly draws this symbol longer than its size
+    # longer than the tube is wide: seen on mercury and on glass (Plotly draws it longer than its size)
     long = {"size": MARK * size, "line": {"color": INK[theme]}}
     drawn.data[1].update(marker=long, mode="markers", cliponaxis=False)
     above = {"size": 1.45 * MARK * size, "opacity": 0}
