@@ -53,7 +53,7 @@ def draw() -> PageTensor:
         QuantError: what was typed, uploaded or linked is not a tensor.
     """
     st.subheader("Tensor")
-    row = st.container(horizontal=True, wrap=False)
+    row = st.container(horizontal=True, wrap=False, key="source_row")
     source = row.selectbox(
         "Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params"
     )
