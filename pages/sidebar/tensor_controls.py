@@ -101,6 +101,17 @@ def put_values(x: np.ndarray) -> str:
     return str(state["src"])
 
 
+def put_tensor(tensor: PageTensor) -> None:
+    """Choose a tensor of another page, as text if the field has room for it (a callback)."""
+    x = np.asarray(tensor.load(), np.float32)
+    if x.size <= tensors.MAX_LINK_ELEMENTS:
+        put_text(write(x))
+    else:
+        put_text("")
+        st.session_state[_LINKED] = of_values(x, f"of {tensor.name}", name=tensor.name, stored=tensor.stored)
+    choose("paste", x.ndim, {uploads.DTYPE: tensor.dtype})
+
+
 @dataclass(frozen=True)
 class Kept:
     """A tensor as its controls have it: their values, what the sources keep beside them, and the file."""
@@ -234,7 +245,10 @@ def _pasted() -> PageTensor:
         return _carried(_of_text(text))
     linked: PageTensor | None = st.session_state.get(_LINKED)
     if linked is not None:
-        st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
+        st.caption(
+            messages.plain(f"Shown: the tensor {linked.title}, too large for the field.")
+            + " Paste numbers to replace it."
+        )
         return _carried(linked)
     link.carry(None, "")
     raise NoTensorYet(
