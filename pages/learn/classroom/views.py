@@ -20,6 +20,7 @@ STATES = {"open": "voting", "locked": "talk with your neighbors", "revealed": "r
 RIGHT, WRONG = "✓", "✗"  # told apart without color
 # of explanations on a projector: lines in a column, characters of a line beside the bars and on a page
 LINES, BESIDE, ACROSS = 11, 38, 56
+LARGER = 1.5  # type of a page with few lines, which fills the screen so
 
 
 class Explanation(NamedTuple):
@@ -186,7 +187,8 @@ def _answers(votes: Sequence[Tally], page: int | None) -> str:
         return f'<div class="qs-answers">{cards}<div class="qs-why">{why}</div></div>'
     if page == 0:
         return f'<div class="qs-answers qs-unmarked">{cards}{_earlier(before)}</div>'
-    return f'<div class="qs-why qs-page">{_explained(every[page])}</div>'
+    few = sum(each.lines(round(ACROSS / LARGER)) for each in every[page]) <= LINES
+    return f'<div class="qs-why qs-page{" qs-roomy" * few}">{_explained(every[page])}</div>'
 
 
 def _paged(found: Sequence[Result]) -> list[list[Explanation]]:
