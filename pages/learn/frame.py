@@ -22,7 +22,7 @@ from quantcore.wording import sentence
 
 _FOLDED, _PLACE = "_learn_folded", "_learn_sources"
 FEW = 8  # steps that fit into one row of buttons
-_CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
+_CSS, _WIDE = (streamlit_dom.read(Path(__file__).parent / f"{name}.css") for name in ("lesson", "wide"))
 
 
 def is_lesson(page: Page) -> bool:
@@ -31,8 +31,8 @@ def is_lesson(page: Page) -> bool:
 
 
 def plot_style() -> dict[str, Any]:
-    """Return theme and font size for the figures of a lesson, which fill their place."""
-    return {"theme": theme(), "size": typography.TEXT * (typography.LARGER if is_large() else 1)}
+    """Return theme and font size for the figures of a lesson; its style enlarges them as the page's text."""
+    return {"theme": theme(), "size": typography.TEXT}
 
 
 def head(name: str) -> str:
@@ -77,7 +77,7 @@ def _step_button(label: str, name: str, step: str, direction: int) -> None:
     steps, lessons = list(LESSONS[name].steps), list(LESSONS)
     if 0 <= steps.index(step) + direction < len(steps):
         key = f"learn_{name}_{label.lower()}"
-        st.button(label, key=key, on_click=_go, args=(name, direction), width="stretch")
+        st.button(label, key=key, on_click=_go, args=(name, direction), width="stretch", **_arrow(direction))
         return
     neighbor = lessons.index(name) + direction
     if 0 <= neighbor < len(lessons):
@@ -93,11 +93,14 @@ def _link(label: str, direction: int, lesson: str | None = None, **more: Any) ->
     A link, since st.switch_page refuses to leave a page whose widgets are bound to the address.
     """
     page = OVERVIEW if lesson is None else script(lesson)
-    st.page_link(page, label=label, icon=_arrow(direction), width="stretch", **more)
+    st.page_link(page, label=label, width="stretch", **_arrow(direction), **more)
 
 
-def _arrow(direction: int) -> str:
-    return f":material/arrow_{'forward' if direction > 0 else 'back'}:"
+def _arrow(direction: int) -> dict[str, Any]:
+    """Return the icon of a button or link that leads on or back, on the side to which it leads."""
+    if direction > 0:
+        return {"icon": ":material/arrow_forward:", "icon_position": "right"}
+    return {"icon": ":material/arrow_back:", "icon_position": "left"}
 
 
 def _go(name: str, direction: int) -> None:
@@ -115,7 +118,7 @@ def link_to(name: str, label: str, key: str, parameters: dict[str, str]) -> None
 
 def plain() -> None:
     """Apply the style of the lessons to another page."""
-    st.html(f"<style>{_CSS}</style>")
+    st.html(f"<style>{_CSS}{'' if is_large() else _WIDE}</style>")
 
 
 def unfold() -> None:

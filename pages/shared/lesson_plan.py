@@ -34,6 +34,12 @@ class Lesson:
 
 # In order; the name is that of the page's script, or of its folder
 LESSONS = {
+    "why_quantize": Lesson("Why quantize", "What a model weighs, and what reading it costs", "scale", {
+        "size": LessonStep("What does a model weigh?", 2),
+        "bandwidth": LessonStep("How long does one token wait for memory?", 3),
+        "product": LessonStep("Are integers faster here?", 2),
+        "question": LessonStep("How large is a model in 4 bits?", 2),
+    }),
     "scale": Lesson("Scale", "From the marks on a thermometer to codes", "straighten", {
         "marks": LessonStep("How far apart are the marks?", 2),
         "code": LessonStep("Which code does a reading get?", 2),
@@ -93,12 +99,6 @@ LESSONS = {
         "back": LessonStep("How does a sum become a number again?", 2),
         "requantize": LessonStep("How does the output get its codes?", 4),
         "question": LessonStep("Which sums remain while the layer runs?", 2),
-    }),
-    "why_quantize": Lesson("Why quantize", "What a model weighs, and what reading it costs", "scale", {
-        "size": LessonStep("What does a model weigh?", 2),
-        "bandwidth": LessonStep("How long does one token wait for memory?", 3),
-        "product": LessonStep("Are integers faster here?", 2),
-        "question": LessonStep("How large is a model in 4 bits?", 2),
     }),
     "outliers": Lesson("Outliers", "Activations have them, SmoothQuant moves them", "stacked_line_chart", {
         "channels": LessonStep("What does one channel do to the others?", 3),

@@ -18,7 +18,7 @@ from quantcore.prediction import NumberKey, shown
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 TIE = [0.0, 0.2, 0.5, 0.9, 1.25, 2.2, 3.1, 4.6]  # 1.25 / 0.5 is a tie
 Ask = Callable[[str], Question]  # what asks, given the link to the step that shows the answer
-READ = "uint3 asymmetric fixed(0, 100)"  # how the thermometer of lesson 1 is read
+READ = "uint3 asymmetric fixed(0, 100)"  # how the thermometer of the lesson on scales is read
 
 
 def _apply(x: Any, scheme: str) -> qc.Quantized:

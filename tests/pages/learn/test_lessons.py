@@ -46,8 +46,8 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 
 
 def test_lessons_stand_in_their_order() -> None:
-    first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
-    later = ["ptq_or_qat", "inside_a_layer", "why_quantize", "outliers", "gptq", "rotation", "small_floats"]
+    first = ["why_quantize", "scale", "zero_point", "granularity", "error", "mistakes", "predict"]
+    later = ["ptq_or_qat", "inside_a_layer", "outliers", "gptq", "rotation", "small_floats"]
     assert [*first, *later] == list(lesson_plan.LESSONS) == LESSONS
     assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
 
@@ -154,7 +154,7 @@ def test_a_link_to_a_part_of_a_plan_says_where_plans_are() -> None:
     assert "now on the page Class" in warning
 
 
-# Lesson 1
+# Scale
 
 
 @pytest.mark.parametrize(("bits", "low", "high"), [(3, 0, 100), (2, -40, 120), (8, 0, 5)])
@@ -172,7 +172,7 @@ def test_one_more_bit() -> None:
 
 @for_each("low", ["0", "-20"])
 @for_each("step", ["marks", "code", "back", "yours"])
-def test_lesson_1_does_not_speak_of_zero_points(step: str, low: str) -> None:
+def test_the_first_lessons_do_not_speak_of_zero_points(step: str, low: str) -> None:
     at = opened("scale", step, learn_scale_low=low)
     shown = code(at) + " ".join(said(at.markdown))
     assert "zero point" not in shown
@@ -181,7 +181,7 @@ def test_lesson_1_does_not_speak_of_zero_points(step: str, low: str) -> None:
         assert ("code of 0" in shown) == (low != "0")
 
 
-# Lesson 2
+# Zero point
 
 
 def test_one_sided_data_waste_half_of_the_codes() -> None:
@@ -206,7 +206,7 @@ def test_asymmetric_gains_six_decibels_on_one_sided_data() -> None:
     assert len(gain) == 4  # including the visitor's tensor
 
 
-# Lesson 3
+# Granularity
 
 X = np.array(
     [[0.11, -0.32, 0.05, 0.27, -0.14, 0.21], [0.4, 0.18, -0.35, 0.02, 0.33, -0.29],
@@ -255,7 +255,7 @@ def test_blocks(down: int, across: int) -> None:
     assert key_figures(at)["bits per element"] == f"{4 + 32 / (down * across):.3g}"
 
 
-# Lesson 4
+# Error
 
 
 def test_metrics_with_their_numbers_put_in() -> None:
@@ -278,7 +278,7 @@ def test_clipping_moves_with_the_range() -> None:
         assert found["clipped"] == f"{int(((x > edge * 7.5 / 7) | (x < -edge * 8.5 / 7)).sum())} of 256"
 
 
-# Lesson 5
+# Mistakes
 
 
 @for_each("name", some(CASES, 2))
@@ -327,7 +327,7 @@ def test_a_mistake_on_a_tensor_that_it_does_not_take() -> None:
     assert_clean(at)  # a vector becomes a table with one row
 
 
-# Lesson 6
+# Predict
 
 
 def fresh(seed: int, fmt: qc.IntFormat = qc.INT4, symmetric: bool = True) -> np.ndarray:
