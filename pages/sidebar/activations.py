@@ -189,6 +189,16 @@ def _uploaded() -> GivenActivations:
     return _given(of_values(carried, "activations from the link"), "from the link")
 
 
+def put(x: Tensor, words: str) -> dict[str, str]:
+    """Make x the activations, in place of any file (a callback); return the parameters that choose them.
+
+    Args:
+        words: where they come from.
+    """
+    _FIELD.put((words, of_values(x, f"activations {words}")))
+    return {SOURCE: "upload"}
+
+
 def _linked() -> np.ndarray | None:
     """Return the activations of the link, None if it has none.
 

@@ -120,6 +120,8 @@ def test_large_is_for_every_page_but_a_phone(projector: Any, new_app: Callable[.
     assert app.maps(SMALL) == []
     bottom = app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().bottom")
     assert 0.9 * 1080 < bottom <= 1080
+    assert app.page.locator(".qs-question").evaluate("(e) => e.scrollWidth - e.clientWidth") <= 0  # the whole answer
+    assert app.page.locator(".st-key-finding_examples").bounding_box()["y"] >= bottom  # the maps have their room
     app.page.get_by_test_id("stTopNavSection").last.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()
     at_rest(app.page, "Learn")

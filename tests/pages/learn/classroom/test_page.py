@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 from app_page import lines, script_of, the_app, widget
 
-from pages.learn.classroom import controls, editor, plan
+from pages.learn.classroom import editor, plan
 from pages.serving import settings
 from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
@@ -334,6 +334,14 @@ def test_the_plan_that_is_kept_is_the_one_that_was_edited(classes):
     assert any(editor.packed(PLAN) in block.value for block in at.code)
 
 
+def places(block, at=()):
+    """Where the expanders stand, by their path."""
+    for index, child in block.children.items():
+        if child.type == "expander":
+            yield (*at, index)
+        yield from places(child, (*at, index)) if hasattr(child, "children") else ()
+
+
 def test_a_class_is_regained_on_another_machine(classes):
     at, code, secret = begun()
     widget(at, "class_word_typed").set_value("short")
@@ -344,8 +352,11 @@ def test_a_class_is_regained_on_another_machine(classes):
     other = opened()
     widget(other, "class_code_typed").set_value(code.upper())
     widget(other, "class_word_typed").set_value("red horse")
+    before = list(places(other.main))
     press(other, "Get it back")
     assert "this code and this word" in said(other)[-1]
+    assert before
+    assert list(places(other.main)) == before  # else the browser draws it anew, and closed
     widget(other, "class_word_typed").set_value("Blue horse")
     press(other, "Get it back")
     assert other.query_params["presenter"] == f"{code}.{secret}"
@@ -435,23 +446,3 @@ def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
         else:
             assert question.part
             assert {float(value) for row in question.part.texts for value in row} <= numbers
-
-
-@pytest.mark.parametrize(
-    ("page", "serves", "own", "phones"),
-    [
-        ("http://127.0.0.1:8501/app/", None, "192.168.1.5", "http://192.168.1.5:8501/app/"),
-        ("http://localhost:8501/", "0.0.0.0", "192.168.1.5", "http://192.168.1.5:8501/"),
-        ("http://localhost/", "::", "192.168.1.5", "http://192.168.1.5/"),
-        ("http://localhost:8501/", "localhost", "192.168.1.5", "http://localhost:8501/"),
-        ("http://localhost:8501/", None, None, "http://localhost:8501/"),
-        ("http://localhost:8501/", None, "172.17.0.2", "http://localhost:8501/"),
-        ("https://quant.example/app/", None, "192.168.1.5", "https://quant.example/app/"),
-    ],
-)
-def test_phones_join_at_the_machines_own_address(monkeypatch, page, serves, own, phones):
-    monkeypatch.setattr(controls, "address", lambda: page)
-    monkeypatch.setattr(controls, "address_in_network", lambda: own)
-    monkeypatch.setattr(controls, "in_container", lambda: own == "172.17.0.2")
-    monkeypatch.setattr(controls.st, "get_option", lambda name: serves)
-    assert controls.phones_address() == phones
