@@ -68,7 +68,7 @@ def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
 def test_mercury_and_numbers_are_dragged(app: Any) -> None:
     """The picture follows before the button is released; then the page's run and the link do."""
     opened(app, "scale", learn_scale_step="code")
-    drawn = "JSON.parse(document.querySelector('.qs-hand').dataset.drawn ?? '{}')"
+    drawn = "JSON.parse(document.querySelector('.qs-hand')?.dataset.drawn ?? '{}')"
     app.wait(f"{drawn}.learn_scale_bits === 3")
     mouse = app.page.mouse
     box = app.page.locator(".qs-handle[data-key=learn_scale_reading]").first.bounding_box()

@@ -1,7 +1,5 @@
 """The lesson "Outliers" without a browser: figure 5 of the SmoothQuant paper, and the formula in numpy."""
 
-import json
-
 import numpy as np
 from app_page import key_figures, said, widget
 from grid import for_each
