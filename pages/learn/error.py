@@ -8,7 +8,7 @@ import torch
 
 import quantcore as qc
 from pages.learn import choices, frame, hand, views
-from pages.learn.hand import Handle, Number
+from pages.learn.hand import Handle, MovedNumber
 from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state.selection import generated, of_values
@@ -18,8 +18,8 @@ from quantcore.figures import lessons
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
 GENERATED = tensors.Generated("laplace", (16, 16), 1)
 SPREAD = generated(GENERATED)
-LIMIT = Number("learn_error_limit", 2, 100, 2, "Range", "%")
-BITS = Number("learn_error_bits", 2, 8, 1, "Bits")
+LIMIT = MovedNumber("learn_error_limit", 2, 100, 2, "Range", "%")
+BITS = MovedNumber("learn_error_bits", 2, 8, 1, "Bits")
 FEW, SCHEME = of_values(VALUES, "few"), qc.Scheme(qc.IntFormat(3))
 
 
@@ -29,7 +29,7 @@ def curve_of(bits: int) -> qc.RangeCurve:
     return qc.range_curve(tensors.generate(GENERATED), qc.Scheme(qc.IntFormat(bits)))
 
 
-def clipping(x: torch.Tensor, values: hand.Values, theme: str) -> hand.Shown:
+def clipping(x: torch.Tensor, values: hand.Values, theme: str) -> hand.MovedStep:
     """Return the step on the range with the smallest error."""
     bits, most = int(values[BITS.key]), float(x.abs().max())
     edge, curve = most * values[LIMIT.key] / 100, curve_of(bits)
@@ -50,7 +50,7 @@ def clipping(x: torch.Tensor, values: hand.Values, theme: str) -> hand.Shown:
     )
     figure = lessons.clipping_against_rounding(curve, edge, theme=theme)
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.NUMBERS: numbers}
-    return hand.Shown(figure, (Handle(LIMIT, times=most / 100),), html, "Error against the range")
+    return hand.MovedStep(figure, (Handle(LIMIT, times=most / 100),), html, "Error against the range")
 
 
 step = frame.head("error")

@@ -35,7 +35,7 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Number:
+class MovedNumber:
     """A number that a hand moves, also by the control that has its key."""
 
     key: str
@@ -81,13 +81,13 @@ class Handle:
         times: x is so many times the number.
     """
 
-    number: Number
+    number: MovedNumber
     y: float | None = None
     times: float = 1.0
 
 
 @dataclass(frozen=True)
-class Shown:
+class MovedStep:
     """What a step shows: its figure, what is dragged in it, and HTML that follows, by its places' keys."""
 
     figure: go.Figure
@@ -96,13 +96,13 @@ class Shown:
     name: str = "Figure"
 
 
-Step = Callable[[Values], Shown]
+Step = Callable[[Values], MovedStep]
 
 
 @dataclass(eq=False)
 class _Followed(live.Followed):
     step: Step
-    numbers: Mapping[str, Number]
+    numbers: Mapping[str, MovedNumber]
     values: Values
 
     def answer(self, values: Mapping[str, str], held: str) -> bytes:
@@ -111,7 +111,7 @@ class _Followed(live.Followed):
         return json.dumps(_sent(self.step, {**self.values, **read}, self.numbers)).encode()
 
 
-def draw(step: Step, values: Mapping[Number, float], words: Any, picture: Any) -> None:
+def draw(step: Step, values: Mapping[MovedNumber, float], words: Any, picture: Any) -> None:
     """Draw a step with these values of its controls: its sentences, its figure and its lines.
 
     Args:
@@ -137,7 +137,7 @@ def draw(step: Step, values: Mapping[Number, float], words: Any, picture: Any) -
             st.container(key=BELOW).html(texts[BELOW])
 
 
-def _sent(step: Step, values: Values, numbers: Mapping[str, Number]) -> dict[str, Any]:
+def _sent(step: Step, values: Values, numbers: Mapping[str, MovedNumber]) -> dict[str, Any]:
     shown = step(values)
     return {
         "figure": json.loads(str(shown.figure.to_json())),
@@ -152,7 +152,7 @@ def _sent(step: Step, values: Values, numbers: Mapping[str, Number]) -> dict[str
     }
 
 
-def _moved(numbers: Mapping[str, Number]) -> None:
+def _moved(numbers: Mapping[str, MovedNumber]) -> None:
     """Set the controls to what the hand has left (a callback)."""
     for key, value in (st.session_state[KEY].moved or {}).items():
         if key in numbers:

@@ -5,7 +5,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import frame, hand, question, views
-from pages.learn.hand import Handle, Number
+from pages.learn.hand import Handle, MovedNumber
 from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state.selection import generated, of_values
@@ -20,7 +20,7 @@ SMALL = of_values(X, "smoothquant x")
 LAYER_X = generated(tensors.Generated("outlier_channel", (128, 64), seed=1))
 LAYER_W = generated(tensors.Generated("normal", (48, 64), seed=2))
 X_SCHEME, W_SCHEME = "int8 per_tensor", "int8 per_channel(0)"
-ALPHA = Number(f"learn_{NAME}_alpha", 0.0, 1.0, 0.05, "α")
+ALPHA = MovedNumber(f"learn_{NAME}_alpha", 0.0, 1.0, 0.05, "α")
 ALPHAS = [round(0.05 * i, 2) for i in range(21)]
 
 
@@ -41,7 +41,7 @@ def curves() -> dict[str, list[float]]:
     return found
 
 
-def quality(found: dict[str, list[float]], values: hand.Values, theme: str) -> hand.Shown:
+def quality(found: dict[str, list[float]], values: hand.Values, theme: str) -> hand.MovedStep:
     """Return the step on how much should move."""
     both, alpha = found["x and w in int8"], values[ALPHA.key]
     best = ALPHAS[int(np.argmax(both))]
@@ -54,7 +54,7 @@ def quality(found: dict[str, list[float]], values: hand.Values, theme: str) -> h
     numbers = views.written_figures(*((name, qc.decibels(curve[at])) for name, curve in found.items()))
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.NUMBERS: numbers}
     figure = lessons.quality_against(ALPHAS, found, alpha, "α", theme=theme)
-    return hand.Shown(figure, (Handle(ALPHA),), html, "SQNR of the output against α")
+    return hand.MovedStep(figure, (Handle(ALPHA),), html, "SQNR of the output against α")
 
 
 step = frame.head(NAME)

@@ -5,17 +5,17 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import choices, frame, hand, views
-from pages.learn.hand import Handle, Number, Values
+from pages.learn.hand import Handle, MovedNumber, Values
 from pages.learn.material import READINGS
 from pages.shared.computing import cache
 from pages.shared.state.selection import of_values
 from quantcore.figures import lessons
 
 CHOSEN = 2  # the reading that the thermometer shows
-BITS = Number("learn_scale_bits", 2, 8, 1, "Bits")
-LOW = Number("learn_scale_low", -40, 0, 5, "Lowest mark", "°C")
-HIGH = Number("learn_scale_high", 5, 120, 5, "Highest mark", "°C")
-READING = Number("learn_scale_reading", -40, 120, 0.1, "Reading", "°C")
+BITS = MovedNumber("learn_scale_bits", 2, 8, 1, "Bits")
+LOW = MovedNumber("learn_scale_low", -40, 0, 5, "Lowest mark", "°C")
+HIGH = MovedNumber("learn_scale_high", 5, 120, 5, "Highest mark", "°C")
+READING = MovedNumber("learn_scale_reading", -40, 120, 0.1, "Reading", "°C")
 SPAN = (LOW.low, HIGH.high)
 ENDS = (Handle(LOW, 1.4), Handle(HIGH, 1.4))
 
@@ -40,14 +40,16 @@ def scrubs(values: Values) -> dict[str, str]:
     }
 
 
-def on_thermometer(values: Values, theme: str, sentence: str, lines: list[str], codes: bool) -> hand.Shown:
+def on_thermometer(
+    values: Values, theme: str, sentence: str, lines: list[str], codes: bool
+) -> hand.MovedStep:
     """Return a step that shows the thermometer."""
     figure = lessons.thermometer(quantized(values), CHOSEN, codes=codes, span=SPAN, theme=theme)
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.BELOW: views.written_formula(*lines)}
-    return hand.Shown(figure, (*ENDS, Handle(READING, 1), Handle(READING, 0)), html, "Readings and marks")
+    return hand.MovedStep(figure, (*ENDS, Handle(READING, 1), Handle(READING, 0)), html, "Readings and marks")
 
 
-def marks(values: Values, theme: str) -> hand.Shown:
+def marks(values: Values, theme: str) -> hand.MovedStep:
     """Return the step on the distance of marks."""
     result, now = quantized(values), scrubs(values)
     steps, low, high = 2 ** int(values[BITS.key]) - 1, values[LOW.key], values[HIGH.key]
@@ -64,7 +66,7 @@ def marks(values: Values, theme: str) -> hand.Shown:
     )
 
 
-def code(values: Values, theme: str) -> hand.Shown:
+def code(values: Values, theme: str) -> hand.MovedStep:
     """Return the step from a reading to its code."""
     t, now = qc.trace(quantized(values), (CHOSEN,)), scrubs(values)
     zero = int(t.zero_point)
@@ -80,7 +82,7 @@ def code(values: Values, theme: str) -> hand.Shown:
     )
 
 
-def back(values: Values, theme: str) -> hand.Shown:
+def back(values: Values, theme: str) -> hand.MovedStep:
     """Return the step from a code to its value."""
     t, now = qc.trace(quantized(values), (CHOSEN,)), scrubs(values)
     zero = int(t.zero_point)
@@ -96,7 +98,7 @@ def back(values: Values, theme: str) -> hand.Shown:
     )
 
 
-def outside(values: Values, theme: str) -> hand.Shown:
+def outside(values: Values, theme: str) -> hand.MovedStep:
     """Return the step on clipping."""
     result, now = quantized(values), scrubs(values)
     report = qc.report(result)
@@ -112,7 +114,7 @@ def outside(values: Values, theme: str) -> hand.Shown:
         "sawtooth of ± half a step; outside, it grows without bound.</p>"
     )
     html = {hand.WORDS: words, hand.NUMBERS: numbers}
-    return hand.Shown(figure, (Handle(LOW), Handle(HIGH)), html, "Error against the reading")
+    return hand.MovedStep(figure, (Handle(LOW), Handle(HIGH)), html, "Error against the reading")
 
 
 STEPS = {"marks": marks, "code": code, "back": back, "range": outside}
@@ -132,7 +134,7 @@ with words:
                                   key=READING.key, bind="query-params")  # fmt: skip
 
 if step in STEPS:
-    at: dict[Number, float] = {BITS: bits, LOW: low, HIGH: high}
+    at: dict[MovedNumber, float] = {BITS: bits, LOW: low, HIGH: high}
     theme = frame.plot_style()["theme"]
     if step != "range":
         at[READING] = reading

@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import choices, frame, hand, views
-from pages.learn.hand import Handle, Number
+from pages.learn.hand import Handle, MovedNumber
 from pages.learn.material import RELU
 from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor, generated, of_values
@@ -22,14 +22,14 @@ KINDS = {
     "seven values far from 0": of_values(FAR, "far"),
 }
 CHOSEN = 5  # the value whose arithmetic is shown while the range is moved
-LOW = Number("learn_zero_point_low", -5.0, 0.0, 0.1, "Low")
-HIGH = Number("learn_zero_point_high", 0.1, 5.0, 0.1, "High")
-X = Number("learn_zero_point_x", -5.0, 5.0, 0.1, "x")
+LOW = MovedNumber("learn_zero_point_low", -5.0, 0.0, 0.1, "Low")
+HIGH = MovedNumber("learn_zero_point_high", 0.1, 5.0, 0.1, "High")
+X = MovedNumber("learn_zero_point_x", -5.0, 5.0, 0.1, "x")
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
 SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 
-def asymmetric(values: hand.Values, theme: str) -> hand.Shown:
+def asymmetric(values: hand.Values, theme: str) -> hand.MovedStep:
     """Return the step on the zero point, whose range and one value are moved."""
     low, high, x = (number.scrub(values[number.key]) for number in (LOW, HIGH, X))
     fixed = qc.Fixed(values[LOW.key], values[HIGH.key])
@@ -45,7 +45,7 @@ def asymmetric(values: hand.Values, theme: str) -> hand.Shown:
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.BELOW: views.written_formula(*views.lines(t))}
     handles = (Handle(LOW, 1.3), Handle(HIGH, 1.3), Handle(X, 0))
     figure = lessons.rounding_line(result, span=(LOW.low - 0.3, HIGH.high + 0.3), theme=theme)
-    return hand.Shown(figure, handles, html, "Values and their codes")
+    return hand.MovedStep(figure, handles, html, "Values and their codes")
 
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:

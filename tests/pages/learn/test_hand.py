@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lesson_app import by_hand, opened
 
-from pages.learn.hand import Number
+from pages.learn.hand import MovedNumber
 from pages.maps import live
 from quantcore.errors import QuantError
 from tests.pages.maps.test_live import ask
@@ -64,8 +64,8 @@ def test_what_a_control_does_not_have_is_refused() -> None:
 
 
 def test_a_number_is_the_nearest_that_its_control_has() -> None:
-    number = Number("key", -5.0, 5.0, 0.1, "x")
+    number = MovedNumber("key", -5.0, 5.0, 0.1, "x")
     assert (number.read("0.333"), number.read("-5")) == (0.3, -5.0)
-    assert isinstance(Number("key", 2, 8, 1, "Bits").read("3.0"), int)
+    assert isinstance(MovedNumber("key", 2, 8, 1, "Bits").read("3.0"), int)
     with pytest.raises(QuantError, match="from -5 to 5"):
         number.read("5.2")
