@@ -6,8 +6,6 @@ second, a page so loses what it has just drawn, and the browser stops at a fragm
 ("Cannot set a node at a delta path").
 """
 
-from dataclasses import replace
-
 from streamlit.runtime.app_session import AppSession, AppSessionState
 from streamlit.runtime.scriptrunner import RerunData, ScriptRunner
 
@@ -32,9 +30,7 @@ def _ask_again(session: AppSession, data: RerunData, last: ScriptRunner) -> None
     now = session._scriptrunner
     if session._state == AppSessionState.SHUTDOWN_REQUESTED:
         return
-    if now is not None and now is not last:
-        if data.is_auto_rerun:
-            data = replace(data, widget_states=None)  # what a visitor has chosen meanwhile stays
-        if now.request_rerun(data):
+    if now is not None and now is not last:  # a run that a visitor has asked for meanwhile
+        if data.is_auto_rerun or now.request_rerun(data):  # a timer asks again anyway
             return
     _begin_or_wait(session, data)
