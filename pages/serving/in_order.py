@@ -30,7 +30,8 @@ def _ask_again(session: AppSession, data: RerunData, last: ScriptRunner) -> None
     now = session._scriptrunner
     if session._state == AppSessionState.SHUTDOWN_REQUESTED:
         return
-    if now is not None and now is not last:  # a run that a visitor has asked for meanwhile
-        if data.is_auto_rerun or now.request_rerun(data):  # a timer asks again anyway
-            return
-    _begin_or_wait(session, data)
+    if now is None or now is last:
+        _begin_or_wait(session, data)
+    # else another run has begun meanwhile; a timer asks again anyway
+    elif not data.is_auto_rerun and not now.request_rerun(data):
+        _begin_or_wait(session, data)
