@@ -30,8 +30,6 @@ def _ask_again(session: AppSession, data: RerunData, last: ScriptRunner) -> None
     now = session._scriptrunner
     if session._state == AppSessionState.SHUTDOWN_REQUESTED:
         return
-    if now is None or now is last:
-        _begin_or_wait(session, data)
-    # else another run has begun meanwhile; a timer asks again anyway
-    elif not data.is_auto_rerun and not now.request_rerun(data):
+    another = now if now is not last else None  # has begun meanwhile; a timer asks again anyway
+    if another is None or not (data.is_auto_rerun or another.request_rerun(data)):
         _begin_or_wait(session, data)
