@@ -44,7 +44,7 @@ def check_signs(q: Quantizer, vals: list[Val], named: list[Val]) -> Iterator[Cod
     ``named``: those that the code gives names to; absolute values with one are a tensor of its own.
     """
     at: Val | None = q.data
-    while at is not None and at.op != "abs":
+    while at is not None and at.name not in ("abs", "absolute", "fabs"):  # not a ReLU
         at = at.flow
     tells = ("lt", "le", "gt", "ge", "signbit")
     kept = any(v.op in ("sign", "signed") or (v.name in tells and any(a.data for a in v.args)) for v in vals)
