@@ -63,7 +63,7 @@ match step:
         words.markdown(
             "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to "
             f"nearest goes up or down: {same} of the {same + other} errors here have the sign of their x; "
-            "with truncation, toward 0, all would. Within the range, no error of rounding exceeds half a step."
+            "with truncation, toward 0, all would. Within the range no error of rounding exceeds half a step."
         )
         worst = int(np.abs(error).argmax())
         marks = ["chosen" if i == worst else "" for i in range(len(VALUES))]
