@@ -72,50 +72,23 @@ async function pursue(state) {
     const asked = new URLSearchParams([...there, ["held", data.x_key]]);
     if (`${asked}` === last) break; // a number with more digits than Python takes
     last = `${asked}`;
-    const found = await livePicture(`${document.qsRoutes(data.base)}${data.live.at}?${asked}`);
+    const url = `${document.qsRoutes(data.base)}${data.live.at}?${asked}`, found = await livePicture(url);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state).length) break;
     if (!found.arrays.x && found.x_key !== state.data.x_key) continue;
+    found.url = url;
     for (const [name, values] of Object.entries(original)) if (values && !found.arrays[name]) found.arrays[name] = { values };
     show(state, found);
     besideMaps(state, found.beside);
+    dim(state);
+    rest(state);
   }
   state.pursuing = false;
 }
 
-// What else of the page follows. Streamlit writes its own again with the next run: what it believes to show differs from that
-function besideMaps(state, { html, fields, bands, late }) {
-  for (const [key, text] of Object.entries(html)) ofKey(`${key} %html%`)?.replaceChildren(document.createRange().createContextualFragment(text));
-  for (const [key, text] of Object.entries(fields)) Object.assign(ofKey(`${key} input`) ?? {}, { value: text });
-  for (const [key, ends] of Object.entries(bands)) band(key, ends);
-  state.late = late;
-  dim(state);
-}
-
-// Mark a range in a chart, which only a run draws
-function band(key, ends) {
-  const plot = ofKey(`${key} .js-plotly-plot`), layout = plot?._fullLayout;
-  if (!layout) return;
-  const mark = plot.querySelector(".qs-band") ?? plot.appendChild(Object.assign(document.createElement("div"), { className: "qs-band" }));
-  const [left, right] = ends.map((end) => Math.max(0, Math.min(layout.xaxis._length, layout.xaxis.l2p(end))) + layout.xaxis._offset);
-  Object.assign(mark.style, Object.fromEntries(Object.entries({ left, width: right - left, top: layout.yaxis._offset, height: layout.yaxis._length }).map(([name, px]) => [name, `${px}px`])));
-}
-
-// Dim what does not follow while the maps show something else than the run
-function dim({ late, data, run }) {
-  if (data.number === run.number) for (const mark of document.querySelectorAll(".qs-band")) mark.remove();
-  for (const key of late ?? []) ofKey(key)?.classList.toggle("qs-late", data.number !== run.number);
-}
-
 // A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none
-async function livePicture(url) {
-  try {
-    const got = await fetch(url);
-    if (got.status !== 200) return null;
-    const bytes = await got.arrayBuffer(), length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
-    for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, 4 + length + array.at, array.count);
-    return data;
-  } catch {
-    return null;
-  }
-}
+const livePicture = (url) => got(url, async (answer) => {
+  const bytes = await answer.arrayBuffer(), length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+  for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, 4 + length + array.at, array.count);
+  return data;
+});

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.maps import live
+from pages.maps import arithmetic, live
 from pages.serving.work.admission import Gate
 from pages.shared.computing import turn
 
@@ -121,6 +121,7 @@ def test_a_picture_is_the_one_that_the_run_then_draws(
     at = opened(**parameters)
     before = sent(at)
     text, arrays = read(ask(before["live"]["at"], **{key: asked}))
+    lines = json.loads(bytes(ask(before["live"]["at"], part="resting", **{key: asked}).body))
     held, brief = read(ask(before["live"]["at"], **{key: asked}, held=before["x_key"]))
     after = sent(change(at, key, value))
     assert text["number"] == after["number"] != before["number"]
@@ -134,8 +135,9 @@ def test_a_picture_is_the_one_that_the_run_then_draws(
     # the places of arrays, and what is beside the maps, are the route's own; all else is the run's
     assert text | {"beside": None, "arrays": None} == after | {"beside": None, "arrays": None}
     bodies = [e.proto.body for e in at.get("html")]
-    assert text["beside"]["html"].keys() == {"question", "summary", "arithmetic_lines"}
-    assert all(body in bodies for body in text["beside"]["html"].values())
+    assert text["beside"]["html"].keys() == {"question", "summary"}
+    assert text["beside"]["resting"] == [*lines] == ["arithmetic_lines"]
+    assert all(body in bodies for body in [*text["beside"]["html"].values(), *lines.values()])
     (field,) = [t.value for t in at.text_input if t.key.startswith("_scheme_text")]
     assert text["beside"]["fields"] == {"_scheme_text": field}
 
@@ -300,6 +302,15 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     refused = ask(sent(opened(library="torch.quantize_per_tensor", bits="8"))["live"]["at"], bits=5)
     assert refused.status_code == 400
     assert "torch.quantize_per_tensor" in bytes(refused.body).decode()
+
+
+def test_lines_that_follow_late_leave_the_pointer_what_the_maps_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arithmetic, "_served", True)
+    address = sent(opened())["live"]["at"]
+    shown, _ = read(ask(address, bits=3))
+    assert ask(address, bits=5, part="resting").status_code == 200
+    assert finish(arithmetic.respond(request(shown["pointed"], at="0,0"))).status_code == 200
+    assert ask(address, bits=1, part="resting").status_code == 400
 
 
 def test_a_token_ends_with_its_session_and_is_of_one_visitor() -> None:
