@@ -22,7 +22,18 @@ from starlette.staticfiles import StaticFiles
 st.secrets.load_if_toml_exists()
 
 from pages.maps import arithmetic, live
-from pages.serving import classroom, guard, log, metrics, models_folder, remote, settings, tensor_store, warm
+from pages.serving import (
+    classroom,
+    guard,
+    in_order,
+    log,
+    metrics,
+    models_folder,
+    remote,
+    settings,
+    tensor_store,
+    warm,
+)
 from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
@@ -69,6 +80,7 @@ async def keep_tidy() -> None:
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Open the first page before the server answers; do everything else behind it, giving way to visitors."""
     log.configure()
+    in_order.keep_runs_in_order()
     first = await warm.open_first_page()
     log.announce()
     behind = [keep_tidy()]

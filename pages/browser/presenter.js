@@ -1,4 +1,4 @@
-// A lesson or the plan is presented with the keys that a clicker sends: PageDown and → go forward, PageUp and ← back.
+// A lesson or a class is presented with the keys that a clicker sends: PageDown and → go forward, PageUp and ← back.
 // In a class, the projector's window and the view within it pass these keys to the presenter's window.
 //
 // They press the page's own Next and Previous. Where the focus is in something that has a use for these keys, they are left
@@ -55,8 +55,8 @@
     if (held && document.activeElement === document.body) control(held)?.focus({ preventScroll: true });
   }).observe(document, { childList: true, subtree: true });
 
-  // The clock of a class: it starts with the plan, at the minute of the part that is opened first, and a click sets it to
-  // the minute of the part that is shown
+  // The clock of a class: it starts at the minute of the step that is shown first, and a click sets it to the minute of
+  // the step that is shown
   const START = "quantscope-class", MINUTE = 60_000, OVER = 120 * MINUTE;
   const set = (clock) => {
     const start = Date.now() - clock.dataset.begin * MINUTE;

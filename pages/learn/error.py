@@ -1,4 +1,4 @@
-"""Lesson 4: the error in one number, and clipping against rounding."""
+"""Lesson: the error in one number, and clipping against rounding."""
 
 import numpy as np
 import streamlit as st

@@ -1,4 +1,4 @@
-"""Lesson 3: which elements share a scale, how scales broadcast, and what they cost."""
+"""Lesson: which elements share a scale, how scales broadcast, and what they cost."""
 
 import numpy as np
 import streamlit as st

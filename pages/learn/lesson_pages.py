@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from pages.shared.lesson_plan import LESSONS, PLAN, script, step_key
+from pages.shared.lesson_plan import LESSONS, script, step_key
 from pages.shared.page import SCHEME, TENSOR, Page, While
 
 ORDER = 100  # of the overview in the navigation; the lessons follow
@@ -27,7 +27,7 @@ def lesson_page(
         section="Learn",
         order=ORDER + 1 + list(LESSONS).index(name),
         uses=uses,
-        keys={PLAN, step_key(name), *keys},
+        keys={step_key(name), *keys},
         required={step_key(name), *required},
     )
 
@@ -44,7 +44,7 @@ def _yours(name: str) -> dict[str, While]:
 _MINE = {name: While(f"learn_{name}_mine", {"true"}) for name in ("mistakes", "predict")}
 
 PAGES = (
-    Page(OVERVIEW, "Overview", "school", OVERVIEW_URL, "Learn", ORDER, keys={PLAN}),
+    Page(OVERVIEW, "Overview", "school", OVERVIEW_URL, "Learn", ORDER),
     lesson_page("scale", _own("scale", ("bits", "low", "high", "cell")), _yours("scale")),
     lesson_page("zero_point", _own("zero_point", ("low", "high", "cell")), _yours("zero_point")),
     lesson_page(

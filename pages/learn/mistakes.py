@@ -1,4 +1,4 @@
-"""Lesson 5: code that looks right. Find the wrong cells, then see the line that causes them."""
+"""Lesson: code that looks right. Find the wrong cells, then see the line that causes them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Lesson 6: be the quantizer. Type codes, scales or zero points before they are shown."""
+"""Lesson: be the quantizer. Type codes, scales or zero points before they are shown."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Lesson 1: from the marks on a thermometer to codes."""
+"""Lesson: from the marks on a thermometer to codes."""
 
 import streamlit as st
 

@@ -159,7 +159,7 @@ def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
         st.table(tables.headed(rows))
 
 
-NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words before lesson 2 introduces it
+NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # before its lesson names it
 
 
 def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True) -> list[str]:

@@ -1,4 +1,4 @@
-"""Lesson 2: symmetric, asymmetric, and which code stands for 0."""
+"""Lesson: symmetric, asymmetric, and which code stands for 0."""
 
 import dataclasses
 

@@ -40,9 +40,8 @@ function draw(table, number, pick, even) {
   return figure;
 }
 
-// Tables that fill their place: the largest type of the page's scale with which they fit into the window, next to each other
-// where that is larger
-const SIZES = ["display", "title", "large", "text", "small"];
+// Tables that fill their place: the largest type with which they fit into the window, next to each other where that is larger
+const LARGEST = 3.2, SMALLEST = 0.875, FINER = 0.96; // rem, and the next size to be tried over the one before
 const STACKED = 641;  // px of the window's width: below it the tables stand below the text, and the page scrolls
 const FOOT = 2;       // rem left free below them, for the edge of the page
 
@@ -61,11 +60,12 @@ function fit(state) {
   state.fitted = around;
   const grids = [...root.querySelectorAll(".qs-grid")];
   const fits = (size) => {
-    root.style.fontSize = `var(--qs-${size})`;
+    root.style.fontSize = `${size}rem`;
     const wide = (e) => e.scrollWidth > e.clientWidth;
     return root.scrollHeight <= most && grids.every((grid) => grid.offsetWidth <= root.clientWidth) && !(state.even && [...root.querySelectorAll(".qs-cell")].some(wide));
   };
-  SIZES.find(fits);
+  let size = LARGEST;
+  while (!fits(size) && size > SMALLEST) size = Math.max(SMALLEST, FINER * size);
 }
 
 const states = new WeakMap();

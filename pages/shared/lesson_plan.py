@@ -1,4 +1,4 @@
-"""The lessons: their steps, how long each takes, and a plan for a class of one hour."""
+"""The lessons: their steps, and how long each takes."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,17 +32,14 @@ class Lesson:
         return sum(step.minutes for step in self.steps.values())
 
 
-class PlanPart(NamedTuple):
-    """A step that a class takes together: ``minutes`` including discussion, and the question to ``ask``."""
-
-    lesson: str
-    step: str
-    minutes: int
-    ask: str
-
-
 # In order; the name is that of the page's script, or of its folder
 LESSONS = {
+    "why_quantize": Lesson("Why quantize", "What a model weighs, and what reading it costs", "scale", {
+        "size": LessonStep("What does a model weigh?", 2),
+        "bandwidth": LessonStep("How long does one token wait for memory?", 3),
+        "product": LessonStep("Are integers faster here?", 2),
+        "question": LessonStep("How large is a model in 4 bits?", 2),
+    }),
     "scale": Lesson("Scale", "From the marks on a thermometer to codes", "straighten", {
         "marks": LessonStep("How far apart are the marks?", 2),
         "code": LessonStep("Which code does a reading get?", 2),
@@ -103,12 +100,6 @@ LESSONS = {
         "requantize": LessonStep("How does the output get its codes?", 4),
         "question": LessonStep("Which sums remain while the layer runs?", 2),
     }),
-    "why_quantize": Lesson("Why quantize", "What a model weighs, and what reading it costs", "scale", {
-        "size": LessonStep("What does a model weigh?", 2),
-        "bandwidth": LessonStep("How long does one token wait for memory?", 3),
-        "product": LessonStep("Are integers faster here?", 2),
-        "question": LessonStep("How large is a model in 4 bits?", 2),
-    }),
     "outliers": Lesson("Outliers", "Activations have them, SmoothQuant moves them", "stacked_line_chart", {
         "channels": LessonStep("What does one channel do to the others?", 3),
         "move": LessonStep("Where can an outlier go?", 4),
@@ -137,37 +128,7 @@ LESSONS = {
     }),
 }  # fmt: skip
 
-PLAN = "plan"  # parameter of the address: a part of `PARTS` by its number, counted from 1
 _FOLDERS = {"ptq_or_qat"}  # lessons that are several modules
-
-CLASS = (
-    PlanPart("scale", "marks", 3, "With one more bit, how many steps are there between the marks?"),
-    PlanPart("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
-    PlanPart("scale", "back", 3,
-             "Which reading is off by the most, and how large can the error be at worst?"),
-    PlanPart("scale", "range", 5,
-             "Lower the highest mark: when is 99 °C clipped, and how large does its error become?"),
-    PlanPart("zero_point", "one-sided", 4, "No value is negative. What are the negative codes used for?"),
-    PlanPart("zero_point", "asymmetric", 5,
-             "Drag both ends: when does the zero point reach the lowest code?"),
-    PlanPart("predict", "codes", 8, "Everyone predicts the same row; compare before anyone presses Check."),
-    PlanPart("granularity", "tensor", 4, "Which rows become 0, and which single value causes it?"),
-    PlanPart("granularity", "rows", 5, "Along which axis is the maximum taken, and what shape is left?"),
-    PlanPart("granularity", "cost", 4, "What does a group of 32 cost per element? And a group of 128?"),
-    PlanPart("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
-    PlanPart("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
-    PlanPart("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
-)  # fmt: skip
-# Parts that a teacher may take in place of others
-CHOICES = (
-    PlanPart("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
-    PlanPart("why_quantize", "bandwidth", 4, "A model is read once per token: how many tokens per second?"),
-    PlanPart("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
-    PlanPart("gptq", "columns", 8, "Column 0 is rounded: which columns change, and by how much?"),
-    PlanPart("rotation", "spread", 5, "How large is each channel after the rotation? Add up the first row."),
-    PlanPart("small_floats", "scales", 5, "Which numbers are clipped at 7.5, and which codes unused at 4?"),
-)  # fmt: skip
-PARTS = (*CLASS, *CHOICES)
 
 
 def script(name: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a first page draws no table, and pandas takes a third of a 
 LABELS = {
     "offset": "Offset (AIMET)",
     "sqnr_db": "SQNR (dB)",
+    "output_sqnr_db": "Output SQNR (dB)",
     "SQNR": "SQNR (dB)",
     "mse": "MSE",
     "mae": "MAE",

@@ -53,7 +53,7 @@ def draw() -> PageTensor:
         QuantError: what was typed, uploaded or linked is not a tensor.
     """
     st.subheader("Tensor")
-    row = st.container(horizontal=True, wrap=False)
+    row = st.container(horizontal=True, wrap=False, key="source_row")
     source = row.selectbox(
         "Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params"
     )
@@ -99,6 +99,17 @@ def put_values(x: np.ndarray) -> str:
         state[_EDITED] = x
     link.put({"src": "edit" if fits else "paste"})
     return str(state["src"])
+
+
+def put_tensor(tensor: PageTensor) -> None:
+    """Choose a tensor of another page, as text if the field has room for it (a callback)."""
+    x = np.asarray(tensor.load(), np.float32)
+    if x.size <= tensors.MAX_LINK_ELEMENTS:
+        put_text(write(x))
+    else:
+        put_text("")
+        st.session_state[_LINKED] = of_values(x, f"of {tensor.name}", name=tensor.name, stored=tensor.stored)
+    choose("paste", x.ndim, {uploads.DTYPE: tensor.dtype})
 
 
 @dataclass(frozen=True)
@@ -234,7 +245,10 @@ def _pasted() -> PageTensor:
         return _carried(_of_text(text))
     linked: PageTensor | None = st.session_state.get(_LINKED)
     if linked is not None:
-        st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
+        st.caption(
+            messages.plain(f"Shown: the tensor {linked.title}, too large for the field.")
+            + " Paste numbers to replace it."
+        )
         return _carried(linked)
     link.carry(None, "")
     raise NoTensorYet(

@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor, as_shape
 from quantcore.notation import write_call
 from quantcore.numerics import held
-from quantcore.quantization import apply_quietly
+from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import HalfQuadratic, MinMax, MinMse, Percentile, RangeSetting
 from quantcore.scheme import PRESETS, Scheme, as_scheme, bits_per_element, unsupported_reason
 from quantcore.wording import passed
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 METRICS = tuple(
     name for name in Report.__dataclass_fields__ if name not in ("max_abs_error_index", "undefined")
 )
+Measure = Callable[[Quantized], float]
 _DEFAULT_FORMATS: tuple[Format, ...] = (
     *(IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)),
     *(CODEBOOKS[name] for name in ("ternary", "nf4", "iq4_nl")),
@@ -42,7 +43,7 @@ class Row:
     """One scheme of a sweep; ``index``: its position in the list.
 
     ``report``: None if the scheme is unsupported; ``refused``: why it is, else empty; ``seconds``: for apply
-    and report.
+    and report; ``output_sqnr_db``: of the output of a layer, None if that was not asked for.
     """
 
     index: int
@@ -51,6 +52,7 @@ class Row:
     report: Report | None
     refused: str
     seconds: float
+    output_sqnr_db: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return a table's row: the scheme and its parts as text, every metric, bits per element, seconds."""
@@ -66,15 +68,22 @@ class Row:
             "scales": "" if scheme.scales is None else str(scheme.scales),
             "bits_per_element": self.bits_per_element,
             **{name: found.get(name, math.nan) for name in METRICS},
+            **({} if self.output_sqnr_db is None else {"output_sqnr_db": self.output_sqnr_db}),
             "seconds": self.seconds,
             "refused": self.refused,
         }
 
 
-def sweep(x: Any, schemes: Iterable[Scheme | str], workers: int | None = None) -> "pd.DataFrame":
+def sweep(
+    x: Any, schemes: Iterable[Scheme | str], workers: int | None = None, *, output: Measure | None = None
+) -> "pd.DataFrame":
     """Return one row per scheme, in order: its parts, every metric, bits per element and seconds.
 
     An unsupported scheme has the reason under ``refused`` and NaN for numbers.
+
+    Args:
+        output: if x is the weight of a layer, what measures the SQNR of its output in dB, for the column
+            ``output_sqnr_db``: `quantcore.outputs.output_measure` of its activations.
 
     >>> import quantcore as qc
     >>> x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
@@ -90,12 +99,12 @@ def sweep(x: Any, schemes: Iterable[Scheme | str], workers: int | None = None) -
     """
     import pandas as pd
 
-    rows = sorted(sweep_rows(x, schemes, workers), key=lambda row: row.index)
+    rows = sorted(sweep_rows(x, schemes, workers, output=output), key=lambda row: row.index)
     return pd.DataFrame([row.as_dict() for row in rows])
 
 
 def sweep_rows(
-    x: Any, schemes: Iterable[Scheme | str], workers: int | None = None
+    x: Any, schemes: Iterable[Scheme | str], workers: int | None = None, *, output: Measure | None = None
 ) -> Generator[Row, None, None]:
     """Yield the rows of `sweep` as they are computed, on ``workers`` threads (by default one per core).
 
@@ -113,7 +122,7 @@ def sweep_rows(
     x, dtype = held(x)
     if isinstance(schemes, str | Scheme) or not isinstance(schemes, Iterable):
         raise QuantError(f"schemes is {passed(schemes)}; give a list of schemes or of their texts.")
-    tasks = enumerate(map(as_scheme, schemes))
+    tasks = ((index, as_scheme(scheme), output) for index, scheme in enumerate(schemes))
     count = workers or _cores()
     with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
         # one more task than there are threads, so that no thread waits
@@ -139,15 +148,20 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def measure(x: Tensor, dtype: torch.dtype, index: int, scheme: Scheme) -> Row:
+def measure(
+    x: Tensor, dtype: torch.dtype, index: int, scheme: Scheme, output: Measure | None = None
+) -> Row:
     """Quantize with one scheme and measure the error; ``dtype``: of x, as in `apply_quietly`."""
-    start = time.perf_counter()
+    start, of_output = time.perf_counter(), None if output is None else math.nan
     try:
         bits = bits_per_element(scheme.in_dtype(dtype), tuple(x.shape))
-        found = report(apply_quietly(x, scheme, dtype=dtype))
+        result = apply_quietly(x, scheme, dtype=dtype)
+        found = report(result)
+        if output is not None:
+            of_output = output(result)
     except QuantError as error:
-        return Row(index, scheme, math.nan, None, str(error), time.perf_counter() - start)
-    return Row(index, scheme, bits, found, "", time.perf_counter() - start)
+        return Row(index, scheme, math.nan, None, str(error), time.perf_counter() - start, of_output)
+    return Row(index, scheme, bits, found, "", time.perf_counter() - start, of_output)
 
 
 def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DB_PER_BIT = 20 * math.log10(2)  # 6.02: the rate-distortion function of a Gaussian, D = σ²·2^(-2R)
 AXES = {
     "sqnr_db": ("SQNR (dB)", 1.0),
+    "output_sqnr_db": ("Output SQNR (dB)", 1.0),  # of a sweep of a layer's weight
     "mse": ("MSE", -1.0),
     "mae": ("MAE", -1.0),
     "max_abs_error": ("max |error|", -1.0),
@@ -92,8 +93,8 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     }
     # from 0, where the Gaussian limit starts, and which leaves room for the names
     layout["xaxis"] = {"title": "bits per element, including scales and zero points", "rangemode": "tozero"}
-    layout["yaxis"] = {"title": AXES[metric][0], "type": "linear" if metric == "sqnr_db" else "log"}
-    if metric != "sqnr_db":
+    layout["yaxis"] = {"title": AXES[metric][0], "type": "linear" if is_in_db(metric) else "log"}
+    if not is_in_db(metric):
         layout["yaxis"] |= {"dtick": 1}
     if limit is not None:
         layout["shapes"] = [line_at("x", limit, {"color": LINE[theme], "width": 1, "dash": "dash"})]
@@ -110,12 +111,12 @@ def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
     Those that have it in a narrow window, then those that only a wide one has room for; tooltips name others.
     """
     x, y = best["bits_per_element"].to_numpy(float), best[metric].to_numpy(float)
-    shown = y > 0 if metric != "sqnr_db" else np.isfinite(y)
+    shown = np.isfinite(y) if is_in_db(metric) else y > 0
     best, x, y = best[shown], x[shown], y[shown]
     if not len(best):
         return []
     names = [short_scheme(name) for name in best["name" if "name" in best else "scheme"]]
-    if metric == "sqnr_db":
+    if is_in_db(metric):
         heights = y / (DB_PER_BIT * float(x.max()) or 1.0)
     else:
         heights = np.log10(y) / (float(np.ptp(np.log10(y))) or 1.0)
@@ -157,7 +158,7 @@ def overlapping(points: "pd.DataFrame", metric: str) -> list[str]:
     """For each point, the names of all points that overlap it, one per line, its own first."""
     names = list(points["name" if "name" in points else "scheme"])
     x, y = points["bits_per_element"].to_numpy(float), points[metric].to_numpy(float)
-    if metric != "sqnr_db":  # the axis is logarithmic, and an error of 0 is not drawn
+    if not is_in_db(metric):  # the axis is logarithmic, and an error of 0 is not drawn
         y = np.log10(np.where(y > 0, y, np.nan))
     tolerance = [NEAR * float(np.ptp(v[np.isfinite(v)])) if np.isfinite(v).any() else 0.0 for v in (x, y)]
     listed = []
@@ -169,6 +170,11 @@ def overlapping(points: "pd.DataFrame", metric: str) -> list[str]:
             "<br>".join([f"<b>{html.escape(name)}</b>", *map(html.escape, others[:_LISTED]), *more])
         )
     return listed
+
+
+def is_in_db(metric: str) -> bool:
+    """Tell whether a metric of `AXES` is a ratio in dB; others are errors, on a logarithmic axis."""
+    return AXES[metric][1] > 0
 
 
 def _kind(text: str) -> str:

@@ -3,7 +3,14 @@
 w is [out, in], x is [tokens, in].
 """
 
-from quantcore.outputs.activations import CALIBRATION, HELD_OUT, activations, attention_head, outlier_channels
+from quantcore.outputs.activations import (
+    CALIBRATION,
+    HELD_OUT,
+    activations,
+    attention_head,
+    of_mean_squares,
+    outlier_channels,
+)
 from quantcore.outputs.calibration import Calibration, calibrate
 from quantcore.outputs.compensation import Compensated, GptqStep, gptq, gptq_steps
 from quantcore.outputs.decomposition import Decomposed, llm_int8
@@ -15,6 +22,7 @@ from quantcore.outputs.error_parts import (
     LayerStep,
     layer,
     layer_steps,
+    output_measure,
 )
 from quantcore.outputs.hadamard_matrices import hadamard_matrix
 from quantcore.outputs.integer_path import IntegerLayer, IntegerProduct, integer_layer, integer_product
@@ -62,7 +70,7 @@ __all__ = [
     "integer_product", "IntegerLayer", "IntegerProduct", "kv_cache", "kv_granularities", "layer",
     "layer_steps", "LayerData", "LayerOutput", "LayerStep", "LLM_INT8", "llm_int8", "method_output",
     "MethodOptions", "MethodOutput", "METHODS", "MethodStep", "MomentOutput", "NEAREST",
-    "OF_ACTIVATIONS", "OF_BOTH", "OF_WEIGHTS", "outlier_channels", "OutputTerms", "ranked",
-    "REQUANTIZATIONS", "requantize", "Requantized", "Rotated", "second_moment", "settled", "SINGLE",
-    "Smoothed", "SMOOTHQUANT", "smoothquant", "TokensPoint",
+    "OF_ACTIVATIONS", "OF_BOTH", "of_mean_squares", "OF_WEIGHTS", "outlier_channels", "output_measure",
+    "OutputTerms", "ranked", "REQUANTIZATIONS", "requantize", "Requantized", "Rotated", "second_moment",
+    "settled", "SINGLE", "Smoothed", "SMOOTHQUANT", "smoothquant", "TokensPoint",
 ]  # fmt: skip

@@ -1,11 +1,14 @@
 """Activations as large language models have them: a few channels are much larger than all others."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
+from quantcore.numerics import as_floats
 
 CALIBRATION, HELD_OUT = 0, 1  # samples of the same source
 
@@ -61,6 +64,35 @@ def activations(
         x[:, column] = correlation * x[:, column - 1] + fresh * x[:, column]
     x[:, outlier_channels(inputs, outliers, seed)] *= factor
     return torch.from_numpy(x.astype(np.float32))
+
+
+def of_mean_squares(squares: Any, tokens: int, *, seed: int = 0) -> Tensor:
+    """Return activations with given mean squares, float32 [tokens, inputs], equal on every machine.
+
+    Each channel is a normal whose mean square over these tokens is the given one, up to rounding. Of a real
+    layer whose second moments are known (llama.cpp's imatrix), that is all there is: how channels go
+    together, and how far their values reach, is not in it.
+
+    Args:
+        squares: mean of x² of every input, [inputs].
+
+    >>> x = of_mean_squares([1.0, 0.0, 100.0], 5)
+    >>> x.square().mean(0).tolist()
+    [1.0, 0.0, 100.0]
+
+    Raises:
+        QuantError: they are no means of squares, or tokens is not 1 or more.
+    """
+    wanted, tokens = as_floats(squares).double(), notation.integer(tokens, "tokens")
+    if wanted.dim() != 1 or not len(wanted) or tokens < 1:
+        raise QuantError(
+            f"Mean squares of shape {tuple(wanted.shape)} and {tokens:,} tokens make no activations; give "
+            "one mean square per input, and 1 or more tokens."
+        )
+    if not bool((torch.isfinite(wanted) & (wanted >= 0)).all()):
+        raise QuantError("A mean square is negative, infinite or NaN; compute them from activations.")
+    x = activations(tokens, len(wanted), outliers=0, correlation=0.0, seed=seed).double()
+    return (x * (wanted / x.square().mean(0)).sqrt()).float()
 
 
 def attention_head(

@@ -1,6 +1,6 @@
 """What quantizing a layer's weights and activations does to its output, and which of them does it."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -180,6 +180,35 @@ def layer(
             exceeds float32.
     """
     return finished(layer_steps(x, w, weight_scheme, activation_scheme, bias))
+
+
+def output_measure(x: Any, w: Any) -> Callable[[Quantized], float]:
+    """Return a function of the quantized w that gives the SQNR of the layer's output in dB.
+
+    It is that of `layer` without an activation scheme, but y is computed once for all results.
+
+    Args:
+        x: activations [tokens, in].
+        w: weights [out, in].
+
+    >>> import quantcore as qc
+    >>> w = [[0.6, 0.25], [1.75, -1.0]]
+    >>> output = output_measure([[1.0, 2.0]], w)
+    >>> qc.sweep(w, ["int4", "int8"], output=output)["output_sqnr_db"].round(1).tolist()
+    [21.0, 39.4]
+
+    Raises:
+        QuantError: x and w do not fit, contain NaN or infinity, or an output exceeds float32.
+    """
+    numbers_x, numbers_w = layer_matrices(x, w)
+    y = linear(numbers_x, numbers_w)
+    power = float(y.double().square().sum())
+
+    def sqnr_db(result: Quantized) -> float:
+        y_hat = linear(numbers_x, _values(quantized(w, result, numbers_w, "w"), numbers_w))
+        return sqnr_of(power, float((y_hat.double() - y.double()).square().sum()))
+
+    return sqnr_db
 
 
 @dataclass(frozen=True)

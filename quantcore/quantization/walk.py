@@ -106,6 +106,6 @@ def prepare(scale: Any, zero_point: Any, blocks: Blocks, device: torch.device) -
                 f"{what} has shape {tuple(tensor.shape)}, but the blocks of shape {blocks.block} form a grid "
                 f"of {grid}; give one number, or one per block in that shape."
             )
-        made.append(tensor.expand(grid))
+        made.append(tensor)
     low, high = made[1].aminmax()  # any() takes ten times as long
-    return made[0], made[1], bool(low != 0) or bool(high != 0)
+    return made[0].expand(grid), made[1].expand(grid), bool(low != 0) or bool(high != 0)

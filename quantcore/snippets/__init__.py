@@ -10,6 +10,7 @@ from quantcore.snippets.method_script import (
     method_script,
 )
 from quantcore.snippets.snippets import quantcore_script, torch_script
+from quantcore.snippets.sweep_script import sweep_script
 
 __all__ = [
     "LAYER_FILE",
@@ -23,5 +24,6 @@ __all__ = [
     "method_library_script",
     "method_script",
     "quantcore_script",
+    "sweep_script",
     "torch_script",
 ]

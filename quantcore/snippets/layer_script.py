@@ -65,15 +65,19 @@ class LayerSource:
     averaging: float | None = None
 
 
-def binding(name: str, values: Array | Tensor) -> str:
-    """Return source that binds a name to an array: its numbers, or where they are many, those of `FILE`.
+def binding(name: str, values: Array | Tensor, file: str = FILE, place: str = "the Export tab") -> str:
+    """Return source that binds a name to an array: its numbers, or where they are many, those of a file.
+
+    Args:
+        file: an .npz with the array under this name.
+        place: where the file is downloaded.
 
     >>> import torch
     >>> binding("w", torch.tensor([[0.5]])), binding("w", torch.zeros(300, 300))
     ('w = torch.tensor([[0.5]])', 'w = torch.from_numpy(np.load("layer.npz")["w"])  # from the Export tab')
     """
     if values.nbytes > _PACKED:
-        return f'{name} = torch.from_numpy(np.load("{FILE}")["{name}"])  # from the Export tab'
+        return f'{name} = torch.from_numpy(np.load("{file}")["{name}"])  # from {place}'
     return f"{name} = {array_source(values)}"
 
 

@@ -12,7 +12,7 @@ from page_rest import at_rest
 from playwright.sync_api import expect
 
 from pages.learn.classroom import plan, views
-from pages.serving.classroom import ClassStore, Question, place
+from pages.serving.classroom import ClassStep, ClassStore, Question, place
 from pages.serving.classroom.store import BOUNCE
 from quantcore.prediction import NumberKey
 
@@ -67,7 +67,6 @@ class Phone:
         self.send()
         self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
 
-
     def choose(self, index: str) -> None:
         self.page.bring_to_front()
         self.app.wait("document.querySelector('#choices button:enabled')")
@@ -119,6 +118,19 @@ class Presenter:
         self.projector.page.bring_to_front()
         shown = "document.querySelector('.qs-class')?.textContent.replaceAll('−', '-').includes(text)"
         self.projector.wait(f"(text) => {shown}", text)
+
+    def expect_step(self, step: ClassStep) -> None:
+        """Wait until the projector shows a step that asks nothing."""
+        if not step.view:
+            self.expect_shown(step.title)
+            return
+        self.projector.page.bring_to_front()
+        self.projector.wait("(view) => document.querySelector('.st-key-class_projected iframe')?.src.includes(view)", step.view)
+
+    def expect_other(self, before: str) -> None:
+        """Wait until the projector shows something else."""
+        self.projector.page.bring_to_front()
+        self.projector.wait("(before) => ![before, undefined].includes(document.querySelector('.qs-class')?.innerHTML)", before)
 
 
 def test_a_class_is_asked_answers_and_sees_why(
@@ -176,7 +188,7 @@ def test_twelve_phones_and_a_projector(
     for number, step in enumerate(steps):
         if not step.question:
             presenter.press("PageDown", "")
-            presenter.app.page.wait_for_timeout(2000)
+            presenter.expect_step(step)
             continue
         question = step.question
         presenter.press("PageDown", "Show the answers")
@@ -199,8 +211,9 @@ def test_twelve_phones_and_a_projector(
             assert counts == {v: [g[i] for g in given].count(v) for v in {g[i] for g in given}}
         for page in range(views.pages([tally])):
             if page:
+                before = presenter.projector.page.locator(".qs-class").inner_html()
                 presenter.press("PageDown", "")
-                presenter.app.page.wait_for_timeout(2000)
+                presenter.expect_other(before)
             for width, height in ((1280, 720), (1366, 768), (1920, 1080)):
                 for theme in ("light", "dark"):
                     presenter.projector.page.set_viewport_size({"width": width, "height": height})

@@ -138,7 +138,7 @@ def test_back_over_pages_and_the_steps_of_a_lesson(app: Any) -> None:
     app.button("Learn")
     app.page.get_by_role("menuitem", name="Scale").click()
     heading = app.page.get_by_test_id("stMain").locator("h1")
-    expect(heading).to_contain_text("1 · Scale")  # Explore has a heading, too
+    expect(heading).to_contain_text("2 · Scale")  # Explore has a heading, too
     app.page.wait_for_function(f"() => {REST}")  # the step chosen while the lesson still opens is one act with it
     headings = [heading.inner_text()]
     for _ in range(2):

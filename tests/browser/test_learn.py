@@ -57,7 +57,7 @@ def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     # by their number alone the history knows, on a slow machine, that "Next" is another act
     app.wait(f"(before) => {run} !== before", before)
     expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_have_text(
-        "3 · Granularity: What does a scale of shape (n,) divide?"
+        "4 · Granularity: What does a scale of shape (n,) divide?"
     )
     app.button("Next")
     stands(app, "granularity", "groups")
@@ -113,19 +113,6 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
     stands(app, lessons[-1], _steps(lessons[-1])[-2])
 
 
-@pytest.mark.slow  # tested without a browser
-def test_the_overview_opens_a_step(app: Any) -> None:
-    app.page.goto(f"{app.address}/learn")
-    at_rest(app.page, "Learn")
-    app.tab("Plan for a class of 60 minutes")
-    app.key("learn_link_class_granularity_rows").get_by_role("link").click()
-    stands(app, "granularity", "rows")
-    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_contain_text(
-        "One scale per row"
-    )
-    app.expect_parameter("plan", "9")
-
-
 @pytest.mark.slow  # by default, that of every page is tested in test_projector.py
 @pytest.mark.parametrize("width", some([1280, 1920]))
 def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> None:
@@ -144,7 +131,7 @@ def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> Non
     # titles, ticks and numbers grow, but maps limited by the window must not shrink because of that
     app.page.wait_for_function(f"() => {_CELL} >= {0.98 * cell}")
     assert app.page.evaluate("document.scrollingElement.scrollWidth") <= width
-    to_lesson(app, 2)
+    to_lesson(app, 3)
     stands(app, "zero_point")
     app.expect_parameter("learn_large", "true")  # kept from lesson to lesson
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
@@ -243,7 +230,7 @@ def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     expect(hands.get_by_text(f"{codes[0]} · 23 of 30")).to_be_visible()
     app.page.keyboard.press("Escape")
     expect(hands).to_have_count(0)
-    to_lesson(app, 5)
+    to_lesson(app, 6)
     stands(app, "mistakes")
     app.page.go_back()
     stands(app, "predict")

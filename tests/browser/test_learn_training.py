@@ -1,4 +1,4 @@
-"""Lesson 7 in a browser: a training is watched, stopped, left, and found again by its link."""
+"""The lesson "PTQ or QAT" in a browser: a training is watched, stopped, left, and found again by its link."""
 
 import re
 from collections.abc import Callable
@@ -96,7 +96,7 @@ def test_leaving_the_page_stops_the_work(app: Any) -> None:
     expect(app.page.get_by_test_id("stTable")).to_be_visible()
     app.press(STEP, "Network")
     stands(app, NAME, None)
-    to_lesson(app, 6)
+    to_lesson(app, 7)
     stands(app, "predict")
     app.page.go_back()
     app.press(STEP, "Curve")

@@ -9,7 +9,6 @@ from page_rest import at_rest
 from playwright.sync_api import expect
 
 from pages.shared import lesson_plan
-from pages.shared.lesson_plan import CLASS
 
 SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
 LARGE = {"learn_large": "true"}
@@ -81,36 +80,8 @@ def keys_stay_with_what_has_the_focus(app: Any) -> None:
 
 
 @pytest.mark.slow  # tested without a browser
-def test_the_plan_is_presented(app: Any) -> None:
-    opened(app, "zero_point", plan="6")
-    app.wait("document.querySelector('h1')?.innerText.includes('What does the zero point move?')")
-    for part in (6, 7):
-        begin = sum(p.minutes for p in CLASS[: part - 1])
-        expect(app.page.locator(".qs-ask > span")).to_have_text(CLASS[part - 1].ask)
-        expect(app.page.locator(".qs-ask")).to_contain_text(
-            f"{begin}–{begin + CLASS[part - 1].minutes} of 60 min"
-        )
-        following = begin + CLASS[part - 1].minutes
-        after = CLASS[part]
-        expect(app.page.locator(NEXT).first).to_have_text(
-            f"arrow_forward\nNext: {following}–{following + after.minutes} {after.step}", use_inner_text=True
-        )
-        if part == 6:
-            expect(app.page.locator(".qs-clock")).to_have_text("minute 18")
-            app.page.keyboard.press("PageDown")
-            stands(app, "predict")
-            app.expect_parameter("plan", "7")
-    app.page.keyboard.press("PageUp")
-    shown(app, "zero_point", "asymmetric")
-    app.press("learn_zero_point_step", "Zero")  # a step that the plan leaves out
-    expect(app.page.locator(".qs-ask")).to_contain_text("not in the plan")
-    app.page.keyboard.press("PageUp")
-    stands(app, "zero_point", "asymmetric")
-
-
-@pytest.mark.slow  # tested without a browser
-def test_the_bits_that_the_plan_asks_for_are_on_the_step(projector: Any) -> None:
-    opened(projector, "ptq_or_qat", **LARGE, plan="13")
+def test_the_bits_that_a_class_is_asked_for_are_on_the_step(projector: Any) -> None:
+    opened(projector, "ptq_or_qat", **LARGE, learn_ptq_or_qat_step="ptq")
     stands(projector, "ptq_or_qat")
     expect(projector.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
     wrong = projector.page.locator(".qs-figures div").filter(has_text="newly misread").locator("b")
@@ -149,6 +120,8 @@ def test_large_is_for_every_page_but_a_phone(projector: Any, new_app: Callable[.
     assert app.maps(SMALL) == []
     bottom = app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().bottom")
     assert 0.9 * 1080 < bottom <= 1080
+    assert app.page.locator(".qs-question").evaluate("(e) => e.scrollWidth - e.clientWidth") <= 0  # the whole answer
+    assert app.page.locator(".st-key-finding_examples").bounding_box()["y"] >= bottom  # the maps have their room
     app.page.get_by_test_id("stTopNavSection").last.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()
     at_rest(app.page, "Learn")

@@ -15,12 +15,12 @@ NOTE = """(() => {
     }
 })()"""
 # Texts in other sizes or families, as "size family: text"; icons are letters of a font of their own. The size
-# of a text in an SVG is that on the screen.
+# of a text in an SVG is that on the screen; tables of cells are as large as their place allows.
 _ODD = """([sizes, families]) => {
     const found = new Set(), root = document.body, walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     const name = (family) => family.split(",")[0].replaceAll('"', "").trim();
-    const note = (size, family, text) => {
-        const fits = sizes.some((px) => Math.abs(px - size) < 0.05) && families.includes(name(family));
+    const note = (size, family, text, fills) => {
+        const fits = (fills ? size >= Math.min(...sizes) : sizes.some((px) => Math.abs(px - size) < 0.05)) && families.includes(name(family));
         if (!fits && name(family) !== "Material Symbols Rounded") found.add(`${size} ${name(family)}: ${text.slice(0, 30)}`);
     };
     while (walk.nextNode()) {
@@ -30,7 +30,7 @@ _ODD = """([sizes, families]) => {
         range.selectNodeContents(walk.currentNode);
         const { width, height } = range.getBoundingClientRect(), look = getComputedStyle(e), matrix = e instanceof SVGElement && e.getScreenCTM();
         if (width < 2 || !height) continue;
-        note(parseFloat(look.fontSize) * (matrix ? Math.hypot(matrix.b, matrix.d) : 1), look.fontFamily, text);
+        note(parseFloat(look.fontSize) * (matrix ? Math.hypot(matrix.b, matrix.d) : 1), look.fontFamily, text, e.closest('.qs-cells'));
     }
     for (const [font, text] of window.painted ?? []) note(parseFloat(font), font.slice(font.indexOf(" ")), text);
     return [...found];

@@ -2,6 +2,7 @@
 
 from pages.compare.schemes import controls
 from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page
+from pages.sidebar import activations
 
 PAGE = Page(
     script="compare/schemes/page.py",
@@ -12,6 +13,6 @@ PAGE = Page(
     order=50,
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=controls.KEYS,
-    required={"sw_set", "sw_metric"},
-    free_text={"sw_filter"},
+    required={"sw_set", "sw_metric", activations.SOURCE},
+    free_text={"sw_filter", activations.VALUES},
 )

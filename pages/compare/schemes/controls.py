@@ -8,7 +8,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared.state import choice, link
+from pages.shared.state.selection import NoTensorYet
+from pages.sidebar import activations
+from pages.sidebar.activations import GivenActivations
 from quantcore.figures import AXES
+from quantcore.wording import shape_text
 
 FORMATS = [
     *(f"{sign}int{bits}" for bits in (2, 3, 4, 5, 6, 8, 16) for sign in ("", "u")),
@@ -50,7 +54,8 @@ DEFAULTS: dict[str, Any] = {
     "sw_best": False,
     "sw_maps": [],
 }
-KEYS = set(DEFAULTS)
+KEYS = {*DEFAULTS, *activations.KEYS}
+OUTPUT = "output_sqnr_db"  # the metric that needs activations
 _CHOICES = ("sw_formats", "sw_symmetry", "sw_per", "sw_range")
 MOST = 2000
 
@@ -105,6 +110,30 @@ def metric(row: DeltaGenerator) -> str:
     labels = {name: label for name, (label, _) in AXES.items()}
     usual = DEFAULTS["sw_metric"]
     return choice.segmented("Error metric", "sw_metric", labels, row, default=usual, width="content")
+
+
+def given(shape: tuple[int, ...], metric: str, row: DeltaGenerator) -> GivenActivations | None:
+    """Draw where the activations come from if the metric needs them; return them, else None.
+
+    Raises:
+        NoTensorYet: there are none yet.
+        QuantError: they are not valid, or the tensor is no matrix.
+    """
+    if metric != OUTPUT:
+        link.keep(set(activations.DEFAULTS))
+        return None
+    if len(shape) != 2:
+        raise qc.QuantError(
+            f"The output x·wᵀ needs a matrix w, [out, in], and this tensor has shape {shape_text(shape)}; "
+            "choose one with two axes in the sidebar, or another error metric."
+        )
+    found = activations.popover(shape[1], row)
+    if found.x.shape[1] != shape[1]:
+        raise NoTensorYet(
+            f"x has {found.x.shape[1]:,} columns, but the tensor in the sidebar has {shape[1]:,}: give x, "
+            f"[tokens, in], with {shape[1]:,} columns under “Activations x”."
+        )
+    return found
 
 
 def filters(row: DeltaGenerator) -> tuple[str, bool]:

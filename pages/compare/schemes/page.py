@@ -9,6 +9,7 @@ from pages.compare.schemes import controls, run, views
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving
+from pages.shared.state.selection import NoTensorYet
 
 leaving.come_back("schemes", controls.DEFAULTS)
 with page_frame(
@@ -22,7 +23,8 @@ with page_frame(
         answer = st.container()
         row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="sw_row")
         picture, choices = st.container(), st.container()
-        metric = controls.metric(row)
+        metric, swept = controls.metric(row), None
+        beside = row.container(width="content") if metric == controls.OUTPUT else row
         with choices:
             try:
                 schemes = controls.draw(row, tensor.shape, frame.chosen.scheme)
@@ -33,18 +35,22 @@ with page_frame(
             typed, only_best = controls.filters(row)
         with picture:
             try:
+                swept = run.Swept(tensor, controls.given(tensor.shape, metric, beside))
                 run.run(
-                    tensor, schemes, partial(views.picture, metric=metric, own=frame.chosen.scheme, live=True)
+                    swept, schemes, partial(views.picture, metric=metric, own=frame.chosen.scheme, live=True)
                 )
+            except NoTensorYet as waiting:
+                messages.hint(str(waiting))
             except qc.QuantError as error:
                 messages.error(str(error))
-        rows = run.table(run.known(tensor), schemes)
-        if len(rows):
+        rows = run.table(run.known(swept), schemes) if swept else ()
+        if swept and len(rows):
             with answer:
                 limit = views.limited(rows, metric)
             with picture:
                 views.picture(rows, metric, frame.chosen.scheme, limit=limit)
-                st.caption("Click a point to open its scheme in Explore.")
+                st.caption(views.caption(swept))
             shown = views.filtered(rows, metric, typed, only_best)
             views.rows_table(shown)
+            views.code(swept, rows, metric)
             views.maps(tensor, rows)

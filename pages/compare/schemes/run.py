@@ -6,6 +6,7 @@ link computes each row once.
 
 from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import dataclass
 
 import pandas as pd
 import streamlit as st
@@ -14,14 +15,51 @@ import quantcore as qc
 from pages.shared.computing import cache, needs, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
 from pages.shared.state.selection import PageTensor
+from pages.sidebar.activations import GivenActivations
+from quantcore import outputs
 
 AT_ONCE = 40_000_000  # elements times schemes to compute without asking: a few seconds
+_TOKENS = 200  # whose products take as long as to quantize the weight
 Known = dict[qc.Scheme, qc.Row]
 
 
-def known(tensor: PageTensor) -> Known:
-    """Return the rows that any visitor has computed for this tensor; a sweep adds to them."""
-    return cache.shared_record(tensor, "sweep", dict)
+@dataclass(frozen=True)
+class Swept:
+    """What the schemes are applied to: a tensor, or a layer's weight with its activations."""
+
+    tensor: PageTensor
+    given: GivenActivations | None = None
+
+    @property
+    def content(self) -> cache.Content:
+        """What rows are kept for."""
+        if self.given is None:
+            return self.tensor
+        (out, inputs), tokens = self.tensor.shape, self.given.x.shape[0]
+        key = f"sweep {self.tensor.key} | {self.given.x.key}"
+        return cache.CacheKey(key, out * inputs + tokens * (inputs + 3 * out))  # x; y twice as float64
+
+    def seconds(self, schemes: int) -> float:
+        """Return how long so many schemes take, as a part of what is computed without asking."""
+        tokens = 0 if self.given is None else self.given.x.shape[0]
+        return self.tensor.elements * schemes * (1 + tokens / _TOKENS) / AT_ONCE
+
+    def measure(self) -> Callable[[qc.Quantized], float] | None:
+        """Return what measures the output, None if there are no activations.
+
+        Raises:
+            QuantError: x and w make no layer.
+        """
+        if self.given is None:
+            return None
+        x = self.given.x
+        make = lambda: outputs.output_measure(cache.values(x), cache.values(self.tensor))  # noqa: E731
+        return cache.cached(self.content, "measure", make)
+
+
+def known(swept: Swept) -> Known:
+    """Return the rows that any visitor has computed for this; a sweep adds to them."""
+    return cache.shared_record(swept.content, "sweep", dict)
 
 
 def table(found: Known, schemes: list[qc.Scheme]) -> pd.DataFrame:
@@ -41,13 +79,16 @@ def name(scheme: qc.Scheme) -> str:
     return " ".join(word for word in str(scheme).split() if word not in _USUAL)
 
 
-def run(tensor: PageTensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame], None]) -> None:
+def run(swept: Swept, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame], None]) -> None:
     """Compute the missing rows, if that is quick or the visitor asked for it.
 
     Args:
         draw: draws the rows so far; called now and then, each drawing replaces the last one.
+
+    Raises:
+        QuantError: x and w make no layer.
     """
-    found = known(tensor)
+    found, content = known(swept), swept.content
 
     def missing() -> list[qc.Scheme]:
         return [scheme for scheme in schemes if scheme not in found]
@@ -55,13 +96,13 @@ def run(tensor: PageTensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFra
     left = len(missing())
     if not left:
         return
-    place, work = st.empty(), LongWork("sw", f"sweep {tensor.key}", tensor.elements * left <= AT_ONCE)
+    place, work = st.empty(), LongWork("sw", f"sweep {content.key}", swept.seconds(left) <= 1)
     if work.starts(place, f"Compute {left:,} {'more' if found else 'schemes'}"):
-        threads = turn.threads(4 * tensor.elements, needs.SWEEP_THREAD)
+        threads = turn.threads(content.nbytes, needs.SWEEP_THREAD)
         work.run(
             place,
-            lambda: _compute(tensor, found, missing(), threads),
-            tensor,
+            lambda: _compute(swept, found, missing(), threads),
+            content,
             1 + threads * needs.SWEEP_THREAD,
             useless=lambda: not missing(),
             draw=lambda: draw(table(found, schemes)),
@@ -69,10 +110,11 @@ def run(tensor: PageTensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFra
 
 
 def _compute(
-    tensor: PageTensor, found: Known, missing: list[qc.Scheme], threads: int
+    swept: Swept, found: Known, missing: list[qc.Scheme], threads: int
 ) -> Generator[WorkStep, None, None]:
     """Compute the missing rows."""
-    with closing(qc.sweep_rows(cache.values(tensor), missing, threads)) as computing:
+    rows = qc.sweep_rows(cache.values(swept.tensor), missing, threads, output=swept.measure())
+    with closing(rows) as computing:
         for count, row in enumerate(computing, 1):
             found[row.scheme] = row
             yield WorkStep(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}", count)

@@ -1,28 +1,32 @@
 """The results of a sweep: Pareto plot, table, error maps."""
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
+from pages.compare.schemes.run import Swept
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import leaving
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
-from quantcore import figures
+from quantcore import figures, snippets
 from quantcore.figures import AXES
 
 PROBLEM = "_sweep_problem"
 CHART, TABLE = "sw_chart", "sw_table"
 NAME = "Error of every scheme against its bits per element"  # of the chart
 MAPS = 6
+LEAST_DB = 0.05  # a smaller difference is not told
 COLUMNS = [
     "name",
     "bits_per_element",
+    controls.OUTPUT,  # if there are activations
     "sqnr_db",
     "mse",
     "mae",
@@ -80,31 +84,62 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
     if not len(known):
         middle.markdown(f"No scheme to compare at {limit:g} or fewer bits per element.")
         return float(limit)
-    # ties go to fewer bits
-    best = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True]).iloc[0]
-    label, value = AXES[metric][0], best[metric]
-    written = f"SQNR {value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
-    middle.markdown(
-        f"Best within this limit: **{messages.plain(best['name'])}**, {written}, "
+    best = best_of(known, metric)
+    sentence = (
+        f"Best within this limit: **{messages.plain(best['name'])}**, {written(best, metric)}, "
         f"{best['bits_per_element']:.4g} bits per element"
     )
+    middle.markdown(sentence + messages.plain(by_weights(known, metric)))
     use_it = partial(use, best["scheme"])
     right.button("Open in Explore", key="_sw_use", on_click=use_it, help="Opens this scheme")
     return float(limit)
 
 
+def best_of(known: pd.DataFrame, metric: str) -> "pd.Series[Any]":
+    """Return the best row by a metric; ties go to fewer bits."""
+    return known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True]).iloc[0]
+
+
+def written(row: "pd.Series[Any]", metric: str) -> str:
+    """Write a metric of a row with its name."""
+    label = AXES[metric][0].removesuffix(" (dB)")
+    if metric == controls.OUTPUT:
+        label = "output SQNR"
+    return f"{label} {row[metric]:.2f} dB" if AXES[metric][1] > 0 else f"{label} {row[metric]:.4g}"
+
+
+def by_weights(known: pd.DataFrame, metric: str) -> str:
+    """Say what the error of w alone would choose, if that is worse for the output; else an empty text."""
+    if metric != controls.OUTPUT or known["sqnr_db"].isna().all():
+        return ""
+    best, other = best_of(known, metric), best_of(known[known["sqnr_db"].notna()], "sqnr_db")
+    lost = best[metric] - other[metric]
+    if not lost >= LEAST_DB:
+        return ""
+    return f". By the SQNR of w alone: {other['name']}, whose output has {lost:.2f} dB less."
+
+
 def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
     """Return the rows with all words, best first, unsupported last; if ``best``, only the frontier."""
     if best:
-        known = frame[frame["refused"] == ""]
-        frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
+        frame = frontier_of(frame, metric)
     frame = tables.containing(frame, ["name", "scheme", "refused"], words)
     return frame.sort_values(metric, ascending=AXES[metric][1] < 0, ignore_index=True)
 
 
+def frontier_of(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the rows of the Pareto frontier, by rising bits."""
+    known = frame[frame["refused"] == ""]
+    return known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
+
+
 def rows_table(frame: pd.DataFrame) -> None:
     """Draw the table and the buttons that download it with every metric; selected rows get error maps."""
-    shown, sqnr = tables.sqnr_column(frame[COLUMNS], "sqnr_db", tables.label("sqnr_db"))
+    present = [name for name in COLUMNS if name in frame]
+    shown, config = frame[present], tables.columns(frame[present])
+    config["name"] = st.column_config.TextColumn(tables.label("name"), width="large")
+    for name in {"sqnr_db", controls.OUTPUT} & set(present):
+        shown, config[name] = tables.sqnr_column(shown, name, tables.label(name))
     st.dataframe(
         shown,
         hide_index=True,
@@ -112,14 +147,31 @@ def rows_table(frame: pd.DataFrame) -> None:
         key=TABLE,
         on_select=partial(_choose, tuple(frame["name"])),
         selection_mode="multi-row",
-        column_config=tables.columns(frame[COLUMNS])
-        | {
-            "name": st.column_config.TextColumn(tables.label("name"), width="large"),
-            "sqnr_db": sqnr,
-        },
+        column_config=config,
     )
-    columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
-    tables.downloads(frame[columns], frame[COLUMNS], "sweep")
+    columns = [*present[:-2], *(c for c in frame if c not in present), *present[-2:]]
+    tables.downloads(frame[columns], frame[present], "sweep")
+
+
+def caption(swept: Swept) -> str:
+    """Say what a click on the chart does, and which output was measured."""
+    opens = "Click a point to open its scheme in Explore."
+    if swept.given is None:
+        return opens
+    return messages.plain(f"{opens} Output x·wᵀ: w quantized, x ({swept.given.words}) kept in float.")
+
+
+def code(swept: Swept, frame: pd.DataFrame, metric: str) -> None:
+    """Draw the script that computes the schemes of the Pareto frontier."""
+    tensor, given = swept.tensor, swept.given
+    file = "quantscope.npz", "the Export tab of Explore"
+    recipe = tensor.recipe or snippets.binding("x", cache.values(tensor), *file)
+    best = frontier_of(frame, metric).drop_duplicates("scheme")
+    expected = dict(zip(best["scheme"], best[metric].astype(float), strict=True))
+    with st.expander("Code"):
+        script = snippets.sweep_script(recipe, metric, expected, "" if given is None else given.code)
+        st.code(script, language="python", height=320)
+        st.caption("The script computes the schemes of the Pareto frontier, and checks their errors.")
 
 
 def _choose(names: tuple[str, ...]) -> None:

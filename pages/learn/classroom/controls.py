@@ -11,7 +11,6 @@ from pages.learn.classroom.results import results
 from pages.learn.classroom.views import pages
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, ClassStep, Round, Tally
-from pages.serving.network import address_in_network, in_container, is_loopback
 from pages.shared import messages
 from pages.shared.state import link
 
@@ -25,7 +24,6 @@ LABELS: dict[classroom.Act, str] = {
     "revote": "Vote again",
     "reveal": "Reveal what is right",
 }
-EVERYWHERE = ("0.0.0.0", "::")  # addresses at which a server listens on every network
 MOST_RIGHT = 0.7  # above it there is little left to talk about (Crouch and Mazur 2001)
 
 
@@ -105,26 +103,6 @@ def address() -> str:
     """Return the address of the app, with its slash."""
     parts = urlsplit(st.context.url or "")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
-
-
-def is_local() -> bool:
-    """Tell whether this page is at an address that only its own machine reaches."""
-    return is_loopback(urlsplit(address()).hostname or "")
-
-
-def phones_address() -> str:
-    """Return the address of the app for phones: this machine's own, if the page is open at a local one.
-
-    It stays local where the server is reached in no other way, or the machine's own address is unknown.
-    """
-    parts = urlsplit(address())
-    serves = st.get_option("server.address") or EVERYWHERE[0]
-    may = is_local() and serves in EVERYWHERE and not in_container()
-    own = address_in_network() if may else None
-    if own is None:
-        return parts.geturl()
-    port = f":{parts.port}" if parts.port else ""
-    return parts._replace(netloc=f"{own}{port}").geturl()
 
 
 def forward(

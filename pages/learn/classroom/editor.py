@@ -9,11 +9,13 @@ from functools import partial
 import streamlit as st
 
 import quantcore as qc
+from pages.learn.classroom import plan
 from pages.learn.classroom.controls import STEPS, ClassAccess, address, press
 from pages.serving import classroom
 from pages.serving.classroom import ClassError, ClassStep, from_file, to_file, view_of
 from pages.serving.classroom.step import with_ids
 from pages.shared import messages
+from pages.shared.lesson_plan import LESSONS, numbered
 
 MOST_LINK = 8000  # characters of a plan in a link
 MOST_UNPACKED = 2_000_000  # bytes
@@ -50,8 +52,13 @@ def edit(mine: ClassAccess, steps: list[ClassStep], start: int) -> int:
     with st.container(horizontal=True):
         st.caption("Add after it:")
         for name, step in NEW.items():
-            do = partial(_add, mine, [*steps[: index + 1], step, *steps[index + 1 :]], index + 1)
+            do = partial(_add, mine, steps, index + 1, [step])
             st.button(name, key=f"class_add_{name}", on_click=press, args=(do,))
+        with st.popover("Step of a lesson"):
+            for part in plan.CHOICES:
+                do = partial(_add, mine, steps, index + 1, plan.steps_of(part))
+                title = f"{numbered(part.lesson)}: {LESSONS[part.lesson].steps[part.step].headline}"
+                st.button(title, key=f"class_add_{part.lesson}", on_click=press, args=(do,), type="tertiary")
     return index
 
 
@@ -102,9 +109,9 @@ def _checked(step: ClassStep, found: dict[str, object]) -> ClassStep:
         raise ClassError(400, str(error)) from None
 
 
-def _add(mine: ClassAccess, steps: Sequence[ClassStep], index: int) -> None:
-    """Keep the steps, with a new one at this index, and show it here."""
-    named = with_ids(steps)
+def _add(mine: ClassAccess, steps: Sequence[ClassStep], index: int, new: Sequence[ClassStep]) -> None:
+    """Keep the steps, with new ones from this index on, and show the first of these here."""
+    named = with_ids([*steps[:index], *new, *steps[index:]])
     _keep(mine, named)
     st.session_state["class_edited"] = named[index].id
 

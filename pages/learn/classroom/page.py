@@ -15,7 +15,7 @@ from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, ClassStep, Tally
 from pages.shared import messages
 from pages.shared.large import LARGE
-from pages.shared.state import link, sharing
+from pages.shared.state import link, reach, sharing
 
 _SEEN = "_class_seen"
 EVERY = 1.0  # seconds: Streamlit has no push
@@ -125,7 +125,7 @@ def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> N
         return
     if drawn and (board.current, board.turn) != (drawn.current, drawn.turn):
         st.rerun()
-    level, join = (2, "") if drawn else (1, views.joining(mine.code, controls.phones_address()))
+    level, join = (2, "") if drawn else (1, views.joining(mine.code, reach.for_phones(controls.address())))
     st.session_state[_SEEN] = True
     if votes:
         st.html(views.scene(board, votes, join, peek, level, board.page))
@@ -170,7 +170,7 @@ def head(mine: ClassAccess, steps: list[ClassStep]) -> None:
         st.link_button("Projector", f"{at}learn-class?{projector}", icon=":material/slideshow:",
                        help="Opens what the class sees; it can't steer the class")  # fmt: skip
         with st.popover("Join", icon=":material/qr_code_2:"):
-            st.html(views.joining(code, controls.phones_address()))
+            st.html(views.joining(code, reach.for_phones(controls.address())))
         with st.popover("Plan", icon=":material/list_alt:"):
             editor.files(mine, steps)
         with st.popover("Answers", icon=":material/download:"):
@@ -262,7 +262,7 @@ def present(mine: ClassAccess) -> None:
     votes = votes_on(mine, board)
     head(mine, steps)
     controls.show_problem()
-    _reach()
+    reach.tell(f"{controls.address()}class", "Phones join at")
     steering = st.container(horizontal=True, key="class_steer", vertical_alignment="center")
     left, right = st.columns([2, 3], gap="medium")
     with left:
@@ -278,24 +278,6 @@ def present(mine: ClassAccess) -> None:
         show(mine, board, peek)
     with steering:
         steer(mine, board, votes, steps, chosen)
-
-
-def _reach() -> None:
-    """Say where phones join, if this page is at an address that only its own machine reaches."""
-    if not controls.is_local():
-        return
-    there = controls.phones_address()
-    if there == controls.address():
-        messages.warning(
-            "Phones can't reach this address: open this page at the machine's own name or address, and "
-            "start the server without an address such as localhost."
-        )
-        return
-    messages.hint(
-        f"Phones join at {there}class, this machine's own address. If one can't, this machine's firewall "
-        "may block the port, or the network keeps its devices apart, as guest networks do: use a phone's "
-        "hotspot then."
-    )
 
 
 def _prepare(mine: ClassAccess, steps: list[ClassStep], start: int) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
@@ -12,41 +12,20 @@ from pages.learn import material
 from pages.learn.classroom.questions import ask_about, part_of, scheme_facts
 from pages.learn.classroom.results import lesson_link
 from pages.serving.classroom import ClassStep, Question
-from pages.shared.lesson_plan import CLASS, LESSONS, PlanPart
+from pages.shared.lesson_plan import LESSONS
 from quantcore.prediction import NumberKey, shown
 
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 TIE = [0.0, 0.2, 0.5, 0.9, 1.25, 2.2, 3.1, 4.6]  # 1.25 / 0.5 is a tie
-READ = "uint3 asymmetric fixed(0, 100)"  # how the thermometer of lesson 1 is read
-
-
-@functools.cache
-def steps() -> tuple[ClassStep, ...]:
-    """Return the steps of the plan; a part that nothing is computed of is a question to talk about."""
-    return tuple(step for part in CLASS for step in _steps(part))
-
-
-@functools.cache
-def questions() -> tuple[Question, ...]:
-    """Return the questions of the plan, in its order; each links to the lesson's step."""
-    return tuple(step.question for step in steps() if step.question)
-
-
-def _steps(part: PlanPart) -> list[ClassStep]:
-    asks = _QUESTIONS.get((part.lesson, part.step), ())
-    link = lesson_link(part.lesson, part.step)
-    link += f"&learn_predict_seed={SEED}" * (part.lesson == "predict")
-    asking = (part.minutes - part.minutes // 2) // len(asks) if asks else 1
-    headline = LESSONS[part.lesson].steps[part.step].headline
-    before = [ClassStep("", asking, question=ask(link)) for ask in asks] or [ClassStep(part.ask, asking)]
-    return [*before, ClassStep(headline, part.minutes - asking * len(before), view=link)]
+Ask = Callable[[str], Question]  # what asks, given the link to the step that shows the answer
+READ = "uint3 asymmetric fixed(0, 100)"  # how the thermometer of the lesson on scales is read
 
 
 def _apply(x: Any, scheme: str) -> qc.Quantized:
     return qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme))
 
 
-def _about(x: Any, scheme: str, asked: str, *places: tuple[int, ...]) -> Callable[[str], Question]:
+def _about(x: Any, scheme: str, asked: str, *places: tuple[int, ...]) -> Ask:
     return lambda link: ask_about(_apply(x, scheme), asked, link, places=places)
 
 
@@ -123,7 +102,7 @@ def _tie(link: str) -> Question:
     return ask_about(result, "codes", f"?{urlencode(view)}", places=[(4,), (5,)])
 
 
-def _practice(asked: str) -> Callable[[str], Question]:
+def _practice(asked: str) -> Ask:
     def ask(link: str) -> Question:
         x, scheme = material.exercise(SEED, qc.Scheme(qc.INT4), asked)
         return ask_about(_apply(x.load(), str(scheme)), asked, link)
@@ -131,18 +110,67 @@ def _practice(asked: str) -> Callable[[str], Question]:
     return ask
 
 
-_QUESTIONS: dict[tuple[str, str], tuple[Callable[[str], Question], ...]] = {
-    ("scale", "marks"): (_marks,),
-    ("scale", "code"): (_about(material.READINGS, READ, "codes"),),
-    ("scale", "back"): (_back,),
-    ("scale", "range"): (_about(material.READINGS, "uint3 asymmetric fixed(0, 80)", "error", (5,)),),
-    ("zero_point", "one-sided"): (_one_sided,),
-    ("zero_point", "asymmetric"): (
-        _about(material.RELU, "int4 asymmetric fixed(-1, 4.6)", "zero_point"),
-        _tie,
-    ),
-    ("predict", "codes"): (_practice("codes"),),
-    ("granularity", "tensor"): (_zero_rows,),
-    ("granularity", "rows"): (_about(material.OUTLIER_ROW, "int4 symmetric per_channel(0)", "scale"),),
-    ("granularity", "cost"): (_about(np.ones((8, 64)), "int4 per_group(32)", "bits"),),
-}
+class PlanPart(NamedTuple):
+    """A step of a lesson that a class takes together.
+
+    ``minutes``: with what comes before it; ``before``: what is asked, or a question to talk about.
+    """
+
+    lesson: str
+    step: str
+    minutes: int
+    before: str | tuple[Ask, ...]
+
+
+CLASS = (
+    PlanPart("scale", "marks", 3, (_marks,)),
+    PlanPart("scale", "code", 3, (_about(material.READINGS, READ, "codes"),)),
+    PlanPart("scale", "back", 3, (_back,)),
+    PlanPart("scale", "range", 5,
+             (_about(material.READINGS, "uint3 asymmetric fixed(0, 80)", "error", (5,)),)),
+    PlanPart("zero_point", "one-sided", 4, (_one_sided,)),
+    PlanPart("zero_point", "asymmetric", 5,
+             (_about(material.RELU, "int4 asymmetric fixed(-1, 4.6)", "zero_point"), _tie)),
+    PlanPart("predict", "codes", 8, (_practice("codes"),)),
+    PlanPart("granularity", "tensor", 4, (_zero_rows,)),
+    PlanPart("granularity", "rows", 5,
+             (_about(material.OUTLIER_ROW, "int4 symmetric per_channel(0)", "scale"),)),
+    PlanPart("granularity", "cost", 4, (_about(np.ones((8, 64)), "int4 per_group(32)", "bits"),)),
+    PlanPart("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
+    PlanPart("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
+    PlanPart("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
+)  # fmt: skip
+# Parts that a lecturer may add, or take in place of others
+CHOICES = (
+    PlanPart("inside_a_layer", "sums", 6, "Which of the four sums does not depend on the input?"),
+    PlanPart("why_quantize", "bandwidth", 4, "A model is read once per token: how many tokens per second?"),
+    PlanPart("outliers", "move", 5, "Drag α: where is the outlier at 0, and where at 1?"),
+    PlanPart("gptq", "columns", 8, "Column 0 is rounded: which columns change, and by how much?"),
+    PlanPart("rotation", "spread", 5, "How large is each channel after the rotation? Add up the first row."),
+    PlanPart("small_floats", "scales", 5, "Which numbers are clipped at 7.5, and which codes unused at 4?"),
+)  # fmt: skip
+
+
+@functools.cache
+def steps() -> tuple[ClassStep, ...]:
+    """Return the steps of the plan; a part that nothing is computed of is a question to talk about."""
+    return tuple(step for part in CLASS for step in steps_of(part))
+
+
+@functools.cache
+def questions() -> tuple[Question, ...]:
+    """Return the questions of the plan, in its order; each links to the lesson's step."""
+    return tuple(step.question for step in steps() if step.question)
+
+
+def steps_of(part: PlanPart) -> list[ClassStep]:
+    """Return the steps of a part: what comes before, and the lesson's step."""
+    link = lesson_link(part.lesson, part.step)
+    link += f"&learn_predict_seed={SEED}" * (part.lesson == "predict")
+    if isinstance(part.before, str):
+        asking, before = 1, [ClassStep(part.before, 1)]
+    else:
+        asking = (part.minutes - part.minutes // 2) // len(part.before)
+        before = [ClassStep("", asking, question=ask(link)) for ask in part.before]
+    headline = LESSONS[part.lesson].steps[part.step].headline
+    return [*before, ClassStep(headline, part.minutes - asking * len(before), view=link)]

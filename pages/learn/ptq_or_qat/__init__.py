@@ -1,4 +1,4 @@
-"""Lesson 7: quantizing a network after training, or during it."""
+"""Lesson: quantizing a network after training, or during it."""
 
 from pages.learn.lesson_pages import lesson_page
 from pages.learn.ptq_or_qat import controls

@@ -1,4 +1,4 @@
-"""The controls of lesson 7: what to train and how to quantize it."""
+"""The controls of the lesson: what to train and how to quantize it."""
 
 from dataclasses import dataclass
 from typing import Any

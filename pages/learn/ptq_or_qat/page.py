@@ -1,4 +1,4 @@
-"""Lesson 7: quantize a network after training (PTQ), or during it (QAT)."""
+"""Lesson: quantize a network after training (PTQ), or during it (QAT)."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Trainings of lesson 7 as they run, and their results: accuracy over epochs and against bits."""
+"""Trainings of the lesson as they run, and their results: accuracy over epochs and against bits."""
 
 import itertools
 from functools import partial
@@ -16,6 +16,7 @@ from pages.shared.state import choice, link
 from quantcore import training
 from quantcore.figures import lessons
 
+ACROSS = 4  # images in a row
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _QAT = (
     "**Quantization-aware training** continues from the trained network: the forward pass uses the "
@@ -45,7 +46,9 @@ def show_digits(places: list[int], read: list[int], key: str) -> None:
     found = run.digits()
     labels = [int(found.test_labels[i]) for i in places]
     shown = [read[i] for i in places]
-    chart = lessons.digit_images(found.test_images[places], labels, shown, **frame.plot_style())
+    chart = lessons.digit_images(
+        found.test_images[places], labels, shown, across=ACROSS, **frame.plot_style()
+    )
     views.figure(chart, key)
 
 

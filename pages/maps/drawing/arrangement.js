@@ -11,7 +11,7 @@ const FOOT = 8;             // px left free below the maps
 const TALL = 860;           // px of the window's height: from here on the arithmetic begins inside the window,
 const BENEATH = 190, OPENED = 145, CLOSED = 45; // px: minimum left for it; height of the tabs with its first lines, and alone
 const CELL = 72;            // px: maximum height of a cell
-const STRETCH = 1.7, STRETCH_LARGE = 2.4;        // maximum width of a cell over its height: room for its number
+const STRETCH = 2, STRETCH_LARGE = 2.4;        // maximum width of a cell over its height: room for its number
 const TEXT = 14;            // px of the page's text in which cells have their normal size, for the large mode
 const NUMBER_LARGE = 2.5;   // minimum width of a color bar's numbers there, over the size of type: that of −0.05
 const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read one by one

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.models import keys, opening
-from pages.models.sensitivity import controls, run, views
+from pages.models.sensitivity import controls, run, views, ways
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link
 from quantcore.errors import QuantError
@@ -14,6 +14,7 @@ with page_frame(
     "Which layer takes which scheme?",
     "The error of each weight alone, as if all others were exact: it is local, not cumulative, and the "
     "model is not run.",
+    problems=(st.session_state.pop(ways.PROBLEM, ""),),
 ):
     left, right = st.columns(2)
     with left:

@@ -13,9 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.maps import four_maps
-from pages.models import opening
-from pages.models.keys import IMATRIX_KEYS, SLOTS, TENSOR
-from pages.models.sensitivity import controls
+from pages.models.sensitivity import controls, ways
 from pages.models.sensitivity.controls import Budget, WeightOrder
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import charts, messages, tables
@@ -150,7 +148,10 @@ def cell(found: SharedTable) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader("Why this one", anchor=False)
         hint = "This weight as it is stored, down to the bits"
-        st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help=hint)
+        st.button(
+            "Open in Checkpoint", on_click=ways.checkpoint, args=(row.name,), type="tertiary", help=hint
+        )
+        beside = st.container(width="content")
     name, said = messages.plain(row.name), messages.plain(row.cells[at].said.removesuffix("."))
     dtype = dtype_of(held.layout)
     dtype_name = str(dtype).removeprefix("torch.")
@@ -164,6 +165,10 @@ def cell(found: SharedTable) -> None:
         return
     key, read = f"{found.opened.key} {held.name}", lambda: held.read().numpy()
     tensor = PageTensor(key, held.name, held.shape, read, stored=held.dtype, dtype=dtype_name)
+    if len(tensor.shape) == 2:
+        hint = "What this error does to the layer's output x·wᵀ"
+        way = partial(ways.layer, found, tensor, scheme)
+        beside.button("Open in Layer", on_click=way, type="tertiary", help=hint)
     of_values = cache.cached_small(tensor, "traits", lambda: traits(cache.values(tensor)))
     st.markdown(messages.plain(why(of_values, row, at)))
     maps = st.container(gap="xxsmall")
@@ -190,13 +195,6 @@ def why(found: Traits, row: WeightRow, at: int) -> str:
         part = f" ({100 * cell.clipped / row.elements:.2g} %)" if cell.clipped else ""
         said.append(f"Clipped: {cell.clipped:,} of {count(row.elements, 'element')}{part}.")
     return " ".join(said)
-
-
-def _open(name: str) -> None:
-    """Open a weight on the page Checkpoint (a callback)."""
-    if not st.session_state.get(SLOTS[""]):
-        st.session_state[SLOTS[""]] = f"{opening.EXAMPLE}{controls.EXAMPLE}"
-    opening.show_tensor("sensitivity", IMATRIX_KEYS | controls.KEYS, {TENSOR: name})
 
 
 def budget_asked(found: SharedTable) -> Budget:

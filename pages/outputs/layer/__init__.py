@@ -2,6 +2,7 @@
 
 from pages.outputs.layer import keys
 from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page, While
+from pages.sidebar import activations
 
 PAGE = Page(
     script="outputs/layer/page.py",
@@ -11,9 +12,9 @@ PAGE = Page(
     section="Outputs",
     order=32,
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
-    keys={*keys.DEFAULTS, keys.VALUES},
+    keys={*keys.DEFAULTS, *activations.KEYS},
     required=keys.REQUIRED,
-    free_text={keys.BIAS, keys.FORMAT, keys.VALUES, keys.CELL},
+    free_text={keys.BIAS, keys.FORMAT, activations.VALUES, keys.CELL},
     maps=True,
     charts=While(keys.TAB, {"errors"}),
     heading="What does quantization do to a layer's output?",

@@ -10,12 +10,13 @@ import streamlit as st
 
 import quantcore as qc
 from pages.maps.places import index_text, integers
-from pages.outputs.layer import inputs, keys
-from pages.outputs.layer.inputs import GivenActivations
+from pages.outputs.layer import keys
 from pages.shared import messages
 from pages.shared.large import is_large
 from pages.shared.state import choice
 from pages.shared.state.selection import NoTensorYet
+from pages.sidebar import activations
+from pages.sidebar.activations import GivenActivations
 from quantcore import tensors
 from quantcore.outputs import LayerOutput
 
@@ -84,9 +85,8 @@ def draw(shape: tuple[int, ...]) -> Choices:
     """
     rows, columns = shape if len(shape) == 2 else (1, 1)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="ly_controls"):
-        popover = st.popover("Activations x", icon=":material/input:", help="Where they come from")
-        with popover, _later() as given:
-            given.value = inputs.draw(columns)
+        with _later() as given:
+            given.value = activations.popover(columns)
         with _later() as activation:
             activation.value = _activation(columns)
         with _later() as bias:

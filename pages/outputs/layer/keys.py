@@ -2,18 +2,13 @@
 
 from typing import Any
 
-SOURCE, TOKENS, OUTLIERS, FACTOR, SEED = "ly_x", "ly_tokens", "ly_outliers", "ly_factor", "ly_seed"
-VALUES = "ly_values"  # a parameter without a control: the numbers of x that were pasted or uploaded
+from pages.sidebar import activations
+
 PER, FORMAT, GROUP, SCALES, RANGE = "ly_per", "ly_format", "ly_group", "ly_scales", "ly_range"
 BATCHES, AVERAGING, PERCENTILE = "ly_batches", "ly_averaging", "ly_percentile"
 BIAS, CELL, TAB, OUTPUT, BITS = "ly_bias", "ly_cell", "ly_tab", "ly_output", "ly_bits"
 
-DEFAULTS: dict[str, Any] = {
-    SOURCE: "generate",
-    TOKENS: 8,
-    OUTLIERS: 1,
-    FACTOR: 20.0,
-    SEED: 0,
+DEFAULTS: dict[str, Any] = activations.DEFAULTS | {
     PER: "tensor",
     FORMAT: "int8",
     GROUP: 4,
@@ -28,4 +23,4 @@ DEFAULTS: dict[str, Any] = {
     OUTPUT: "uint8",
     BITS: "32",
 }
-REQUIRED = {SOURCE, OUTPUT, BITS}
+REQUIRED = {activations.SOURCE, OUTPUT, BITS}

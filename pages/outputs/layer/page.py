@@ -27,7 +27,7 @@ with page_frame(top=lambda chosen: charts.small_print(chosen.words)) as frame:
         if done is None:
             answer_place.html(views.question())
         if done is not None:
-            answer_place.html(views.summary(done))
+            answer_place.html(views.summary(done, task.choices.given.words))
             maps_place = st.container(key="ly_maps", gap="xxsmall")
             at = controls.chosen(done.found)
             with maps_place:

@@ -57,8 +57,10 @@ class LayerView:
         task = LayerTask(tensor, scheme, self.choices)
         task.check()
         done = run.done(task)
-        beside = BesideMaps({ANSWER: views.summary(done)}, late=(TABS,)) if self.name == "y" else BesideMaps()
-        return self.picture(task, done), beside
+        if self.name != "y":
+            return self.picture(task, done), BesideMaps()
+        summary = views.summary(done, task.choices.given.words)
+        return self.picture(task, done), BesideMaps({ANSWER: summary}, late=(TABS,))
 
     def picture(self, task: LayerTask, done: ShownLayer) -> Picture:
         """Return the picture of this map."""

@@ -36,9 +36,9 @@ def answer(found: LayerOutput) -> str:
     return f"{lost}, most of it from the {cause}." if cause else f"{lost}, from weights and activations."
 
 
-def facts(done: ShownLayer) -> list[tuple[str, str]]:
+def facts(done: ShownLayer, words: str) -> list[tuple[str, str]]:
     """Return what the line below the answer says, each with its explanation: the output's SQNR with weights
-    or activations alone, what each part has of the squared error, and static scales.
+    or activations alone, what each part has of the squared error, static scales, and x in a few ``words``.
     """
     found, lines = done.found, []
     if len(found.parts) > 1:
@@ -49,6 +49,7 @@ def facts(done: ShownLayer) -> list[tuple[str, str]]:
         lines += shares(found)
     else:
         lines.append(("activations are not quantized", "All of the error is that of the weights"))
+    lines.append((f"x: {words}", "The activations; “Activations x” above the maps changes them"))
     return lines + ([_static(done)] if done.calibration is not None else [])
 
 
@@ -92,10 +93,10 @@ def question(said: str = "") -> str:
     )
 
 
-def summary(done: ShownLayer) -> str:
+def summary(done: ShownLayer, words: str) -> str:
     """Return the question with its answer, and the line of facts below it, as HTML."""
     cells = "".join(
-        f'<span title="{html.escape(hint)}">{html.escape(text)}</span>' for text, hint in facts(done)
+        f'<span title="{html.escape(hint)}">{html.escape(text)}</span>' for text, hint in facts(done, words)
     )
     return f'{question(answer(done.found))}<p class="qs-line qs-facts">{cells}</p>'
 

@@ -32,6 +32,8 @@ _STREAMLIT = {"embed", "embed_options"}
 # What only concerns this reader: the size of text, and the keys to a class. As in pages/browser/link.js.
 PRESENTER, PROJECTOR = "presenter", "projector"
 _OWN = {LARGE, PRESENTER, PROJECTOR}
+# What links of earlier versions carry for something that is elsewhere now -> where
+_MOVED = {"plan": "The plan for a class, part by part, is now on the page Class."}
 
 
 def raw_parameters() -> dict[str, str]:
@@ -295,6 +297,7 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         what, are = count(len(dropped), "parameter"), "is" if len(dropped) == 1 else "are"
         shown = ", ".join(d if len(d) <= 40 else d[:39] + "…" for d in dropped[:5])
         sentence = f"This link has {what} that can't be used and {are} ignored: {shown}."
+        sentence = " ".join([sentence, *(where for name, where in _MOVED.items() if name in before)])
         st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
     if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):

@@ -15,7 +15,7 @@ from pages.serving.settings import upload_limit
 from pages.serving.tensor_store import TensorStore
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state import link, selection
+from pages.shared.state import link, reach, selection
 from pages.shared.state.selection import PageTensor
 from quantcore import tensors
 from quantcore.wording import megabytes
@@ -120,14 +120,16 @@ def _put(store: TensorStore, tensor: PageTensor) -> bool:
 
 @st.dialog("QR code of this link", width="large")
 def show_qr(address: str) -> None:
-    """Show a QR code as large as the window allows, and the address beneath."""
+    """Show a QR code as large as the window allows, with the address beneath, as phones reach it."""
     if len(address.encode()) > MAX_QR:
         messages.error(
             f"This link has {len(address):,} characters, and a QR code holds at most {MAX_QR:,}: choose a "
             "smaller tensor, or send the link as text."
         )
         return
-    st.html(f'{qr(address)}<p class="qs-address">{html.escape(address)}</p>')
+    there = reach.for_phones(address)
+    st.html(f'{qr(there)}<p class="qs-address">{html.escape(there)}</p>')
+    reach.tell(address, "Phones open")
 
 
 def qr(address: str, name: str = "QR code of this link") -> str:

@@ -54,12 +54,15 @@ def _sign_zeros(fields: dict[str, Numbers], x: Numbers, signed: bool) -> None:
     The d of Q4_0 and Q5_0 is 0 / -8 if all elements are 0. The m of Q4_1 and Q5_1 is the first zero, +0 or
     -0, if the lowest element is 0. ``signed``: whether d has the sign of the extreme.
     """
+    # few blocks: all others are not read again
     if "m" in fields:
-        lowest = x.min(axis=1) == 0
+        lowest = np.flatnonzero(fields["m"] == 0)
+        lowest = lowest[x[lowest].min(axis=1) == 0]
         some = x[lowest]
         fields["m"][lowest, 0] = some[np.arange(len(some)), (some == 0).argmax(axis=1)]
     elif signed:
-        fields["d"][~x.any(axis=1)] = np.float16(-0.0)
+        empty = np.flatnonzero(fields["d"] == 0)
+        fields["d"][empty[~x[empty].any(axis=1)]] = np.float16(-0.0)
 
 
 def _of_scales(scales: Quantized, block_type: BlockType, d: str, code: str) -> dict[str, Numbers]:

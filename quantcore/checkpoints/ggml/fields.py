@@ -182,6 +182,9 @@ class BitPlane:
         if numbers.itemsize == self.word == 1 and self.axes[-1].bytes == 1:
             self._write_lanes(numbers, blocks)
             return
+        if numbers.itemsize == self.word == 1 and self._fills_bytes:
+            self._write_bytes(numbers, blocks)
+            return
         words = self._words(blocks)
         part = numbers[:, self.first : self.first + self.entries].reshape(words.shape)
         # one entry of each word at a time: an operation can write each word only once
@@ -208,6 +211,34 @@ class BitPlane:
             if shift:
                 (np.left_shift if shift > 0 else np.right_shift)(bits, bits.dtype.type(abs(shift)), out=bits)
             np.bitwise_or(target[place], bits, out=target[place])
+
+    @property
+    def _fills_bytes(self) -> bool:
+        """Whether the last axis divides each byte evenly among two, four or eight entries."""
+        *outer, last = self.axes
+        whole = last.bits * last.count == 8 and last.count > 1 and self.shift + self.bits <= last.bits
+        return whole and not any(axis.bits for axis in outer)
+
+    def _write_bytes(self, numbers: Bytes, blocks: Bytes) -> None:
+        """Write the entries of a byte at once: one product moves all of them, as one integer, to its top."""
+        outer, last = self.axes[:-1], self.axes[-1]
+        shape = tuple(axis.count for axis in outer)
+        into = shape, _strides(shape, last.count)
+        source = _view(np.ascontiguousarray(numbers), last.count, self.first, *into)
+        top = 8 * (last.count - 1)
+        # entry i, at bit 8·i, belongs at bit i·bits of the top byte; what lands below never carries into it
+        factor = sum(1 << top - (8 - last.bits) * i for i in range(last.count))
+        word = source.dtype.type
+        packed = source & word(int.from_bytes(bytes([self._mask << self.at] * last.count), "little"))
+        if self.at:
+            packed >>= word(self.at)
+        packed *= word(factor)
+        packed >>= word(top)
+        bits = packed.astype(np.uint8)
+        if self.shift:
+            bits <<= np.uint8(self.shift)
+        target = _view(blocks, 1, self.byte, shape, tuple(axis.bytes for axis in outer))
+        np.bitwise_or(target, bits, out=target)
 
     def locate(self, entry: int) -> list[BitRange]:
         """Return where the plane's bits of one entry are; empty if it does not cover the entry."""

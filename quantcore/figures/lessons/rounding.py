@@ -16,6 +16,7 @@ from quantcore.scheme import Scheme
 
 MAX_LABELS = 33  # marks labeled with their codes; beyond that, every n-th
 SAMPLES = 1201
+TUBE, MARK, BULB = 3.2, 3.4, 5.6  # of the size of type: how wide a thermometer is, and how long its marks
 MERCURY = {"light": "rgb(205,65,65)", "dark": "rgb(235,95,95)"}
 
 Array = npt.NDArray[Any]
@@ -84,7 +85,8 @@ def thermometer(
     marks, reading = drawn.data[1].x, float(result.x.reshape(-1)[chosen])
     low, high = float(marks[0]), float(marks[-1])
     bulb, end = low - 0.05 * (high - low), high + 0.03 * (high - low)
-    glass = {"type": "rect", "x0": bulb, "x1": end, "y0": 0.93, "y1": 1.07, "layer": "below"}
+    tube = {"ysizemode": "pixel", "yanchor": 1, "y0": -TUBE * size / 2, "y1": TUBE * size / 2}
+    glass = {"type": "rect", "x0": bulb, "x1": end, "layer": "below"} | tube
     mercury = glass | {"x1": min(max(reading, bulb), end), "fillcolor": MERCURY[theme]}
     drawn.update_layout(
         shapes=[
@@ -94,18 +96,39 @@ def thermometer(
         xaxis={"title": {"text": "°C"}, "range": [bulb - (end - bulb) * 0.06, end]},
         yaxis={
             "ticktext": ["reading x", "code q" if codes else "mark"],
-            "ticklabelstandoff": round(1.5 * size),  # left of the bulb
-            "range": [-0.25, 1.4],
+            "ticklabelstandoff": round(BULB * size / 2),  # left of the bulb
+            "range": [-0.3, 1.55],
         },
-        margin={"l": 40 + 4 * size},
+        margin={"l": 24 + (4 + BULB / 2) * size},
     )
-    ball = {"size": 3 * size, "color": MERCURY[theme], "line": {"color": DIM[theme], "width": 2}}
-    drawn.add_scatter(x=[bulb], y=[1], mode="markers", marker=ball, hoverinfo="skip")
-    drawn.data[1].update(marker={"size": 2 * size}, textposition="top center")
+    ball = {"size": BULB * size, "color": MERCURY[theme], "line": {"color": DIM[theme], "width": 2}}
+    drawn.add_scatter(x=[bulb], y=[1], mode="markers", marker=ball, hoverinfo="skip", cliponaxis=False)
+    # longer than the tube is wide: seen on mercury and on glass (Plotly draws it longer than its size)
+    long = {"size": MARK * size, "line": {"color": INK[theme]}}
+    drawn.data[1].update(marker=long, mode="markers", cliponaxis=False)
+    above = {"size": 1.45 * MARK * size, "opacity": 0}
+    drawn.add_scatter(
+        x=marks, y=np.ones(len(marks)), text=drawn.data[1].text, mode="markers+text", marker=above,
+        textposition="top center", cliponaxis=False, hoverinfo="skip",
+    )  # fmt: skip
     if not codes:
-        drawn.data[0].update(visible=False)
+        drawn.data[0].update(x=[], y=[])
         drawn.data[2].update(hovertemplate="%{x:.6~g} °C<extra></extra>")
+        _one_step(drawn, [float(mark) for mark in marks], theme)
     return drawn
+
+
+def _one_step(drawn: go.Figure, marks: list[float], theme: str) -> None:
+    """Draw the distance of two marks in the middle of the range, with its number."""
+    at = len(marks) // 2
+    first, second = marks[at - 1 : at + 1]
+    for mark in (first, second):
+        line = {"color": DIM[theme], "width": 1, "dash": "dot"}
+        drawn.add_shape(type="line", x0=mark, x1=mark, y0=0.35, y1=1, line=line, layer="below")
+    arrow = {"arrowhead": 2, "arrowside": "end+start", "arrowwidth": 2, "arrowcolor": INK[theme], "text": ""}
+    drawn.add_annotation(x=second, ax=first, y=0.45, ay=0.45, axref="x", ayref="y", **arrow)
+    words = f"one step: {second - first:.4g} °C"
+    drawn.add_annotation(x=(first + second) / 2, y=0.43, yanchor="top", text=words, showarrow=False)
 
 
 def error_bars(

@@ -4,8 +4,9 @@ import csv
 import io
 from typing import Any
 
+import numpy as np
 import pytest
-from app_page import the_app
+from app_page import change, the_app
 from grid import for_each
 from places import ROOT
 from streamlit.testing.v1 import AppTest
@@ -15,6 +16,7 @@ from pages.compare.schemes import controls as sweep_choice
 from pages.compare.schemes import run as sweep_run
 from pages.compare.schemes import views as sweep_results
 from pages.shared import tables
+from quantcore import tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 PAGES = ROOT / "pages"
@@ -153,6 +155,46 @@ def test_best_under_a_limit_and_any_row_open_in_explore() -> None:
     assert shown == frame["scheme"]["nf4 per_channel"]
 
 
+X = np.array([[1.0, -20.0, 0.5, 2.0], [0.25, 8.0, -1.5, 0.75]], np.float32)
+W = np.array([[0.5, -1, 2, 0.25], [1.5, 0.75, -0.5, 1], [-2, 0.125, 0.3, 0.7]], np.float32)
+
+
+def test_the_output_of_a_layer_as_metric() -> None:
+    """The table, the sentence, the link, the file and the script have the SQNR of x·ŵᵀ by NumPy."""
+    at = opened(
+        sw_set="custom", sw_formats=["int3", "int4"], sw_metric="output_sqnr_db", src="paste", bits=3,
+        t=tensors.encode(W), ly_x="paste", ly_values=tensors.encode(X), sw_limit="16",
+    )  # fmt: skip
+    assert not at.error
+    frame, y = table(at), X.astype(np.float64) @ W.T
+    for _, row in frame.iterrows():
+        y_hat = X.astype(np.float64) @ qc.apply(W, row["scheme"]).dequantized.double().numpy().T
+        sqnr = 10 * np.log10((y**2).sum() / ((y_hat - y) ** 2).sum())
+        assert row["output_sqnr_db"] == pytest.approx(sqnr, abs=1e-4)
+    (sentence,) = [text for text in said(at.markdown) if text.startswith("Best within this limit")]
+    best = frame.loc[frame["output_sqnr_db"].idxmax()]
+    assert f"**{best['name']}**, output SQNR {best['output_sqnr_db']:.2f} dB" in sentence
+    by_w = frame.loc[frame["sqnr_db"].idxmax()]
+    less = best["output_sqnr_db"] - by_w["output_sqnr_db"]
+    told = f"By the SQNR of w alone: {by_w['name']}, whose output has {less:.2f} dB less."
+    assert sentence.endswith(told) == (less >= sweep_results.LEAST_DB)
+    assert at.query_params["sw_metric"] in ("output_sqnr_db", ["output_sqnr_db"])
+    (script,) = [code.value for code in at.code if "qc.sweep" in code.value]
+    exec(compile(script, "script", "exec"), {})
+    with pytest.raises(AssertionError):
+        exec(compile(script.replace("x = torch.tensor(", "x = 1 + torch.tensor(", 1), "script", "exec"), {})
+    at = change(at, "_ly_text", "1 2 3\n4 5 6")
+    assert "x has 3 columns, but the tensor in the sidebar has 4" in said(at.info)[0]
+    at = change(at, "sw_metric", "sqnr_db")
+    assert not said(at.info)
+    assert len(table(at)) == len(frame)
+
+
+def test_the_output_needs_a_matrix() -> None:
+    (error,) = said(opened(sw_metric="output_sqnr_db", shape="16").error)
+    assert error.startswith("The output x·wᵀ needs a matrix w, [out, in], and this tensor has shape (16,);")
+
+
 def test_error_maps_of_the_link_and_of_what_is_not_there() -> None:
     at = opened(sw_set="chosen", sw_maps=["int4 per_tensor", "int9 per_tensor"])
     assert not at.error
@@ -199,10 +241,11 @@ def test_tensor_that_nothing_can_quantize() -> None:
 
 def test_files_hold_every_metric() -> None:
     frame = sweep_run.table(dict(rows()), [s for s, _ in rows()])
-    text = tables.markdown(sweep_results.filtered(frame, "sqnr_db", "", False)[sweep_results.COLUMNS])
+    columns = [name for name in sweep_results.COLUMNS if name in frame]
+    text = tables.markdown(sweep_results.filtered(frame, "sqnr_db", "", False)[columns])
     lines = text.splitlines()
     assert len(lines) == 2 + 2
-    assert all(line.count(" | ") == len(sweep_results.COLUMNS) - 1 for line in lines)
+    assert all(line.count(" | ") == len(columns) - 1 for line in lines)
     back = list(csv.DictReader(io.StringIO(frame.to_csv(index=False))))
     assert [float(row["mse"]) for row in back] == [row.report.mse for _, row in rows() if row.report]
 

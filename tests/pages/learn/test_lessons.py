@@ -1,7 +1,6 @@
 """Every step of every lesson without a browser: what it shows is computed, and bad input gets one sentence."""
 
 import dataclasses
-import html
 import itertools
 import json
 import re
@@ -19,7 +18,6 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.registry import KEYS
 from pages.shared import lesson_plan
-from pages.shared.lesson_plan import CLASS, PARTS
 from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import CASES, compare
@@ -48,8 +46,8 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 
 
 def test_lessons_stand_in_their_order() -> None:
-    first = ["scale", "zero_point", "granularity", "error", "mistakes", "predict"]
-    later = ["ptq_or_qat", "inside_a_layer", "why_quantize", "outliers", "gptq", "rotation", "small_floats"]
+    first = ["why_quantize", "scale", "zero_point", "granularity", "error", "mistakes", "predict"]
+    later = ["ptq_or_qat", "inside_a_layer", "outliers", "gptq", "rotation", "small_floats"]
     assert [*first, *later] == list(lesson_plan.LESSONS) == LESSONS
     assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
 
@@ -128,26 +126,13 @@ def test_a_case_does_not_give_its_answer_away(name: str) -> None:
 # The overview
 
 
-def test_a_class_takes_sixty_minutes() -> None:
-    assert sum(part.minutes for part in CLASS) == 60
-    for part in PARTS:
-        assert part.step in lesson_plan.LESSONS[part.lesson].steps
-        assert part.ask.endswith((".", "?"))
-
-
-def test_the_overview_links_to_steps() -> None:
+def test_the_overview_links_to_the_lessons() -> None:
     at = the_app().run().switch_page("learn/overview.py").run()
     assert_clean(at)
     links = [element.proto for element in at.get("page_link")]
-    assert len(links) == len(LESSONS) + len(PARTS)
-    for link, part in zip(links[len(LESSONS) :], PARTS, strict=True):
-        assert f"learn-{part.lesson.replace('_', '-')}" in link.page
-        number = PARTS.index(part) + 1
-        assert dict(parse_qsl(link.query_string)) == {
-            lesson_plan.step_key(part.lesson): part.step,
-            "plan": str(number),
-        }
-    assert "Plan for a class of 60 minutes" in [tab.label for tab in at.tabs]
+    for link, (name, lesson) in zip(links, lesson_plan.LESSONS.items(), strict=True):
+        assert f"learn-{name.replace('_', '-')}" in link.page
+        assert dict(parse_qsl(link.query_string)) == {lesson_plan.step_key(name): next(iter(lesson.steps))}
     cards = [
         element.proto.body
         for element in at.get("html")
@@ -161,53 +146,15 @@ def test_the_overview_links_to_steps() -> None:
         assert f"{len(found.steps)} steps" in card
 
 
-@for_each("number", ["0", str(len(PARTS) + 1), "x", "1e9", "-1", ""])
-def test_a_part_that_the_plan_does_not_have(number: str) -> None:
-    at = opened("scale", plan=number)
+def test_a_link_to_a_part_of_a_plan_says_where_plans_are() -> None:
+    at = opened("scale", "back", plan="3")
     assert not at.exception
-    assert f"The plan has parts 1 to {len(PARTS)}" in said(at.warning)[0]
-    assert widget(at, "learn_scale_next").label == "Next"
+    (warning,) = said(at.warning)
+    assert "plan=3" in warning
+    assert "now on the page Class" in warning
 
 
-@for_each("number", range(1, len(CLASS) + 1))
-def test_a_part_asks_its_question_and_leads_to_the_next(number: int) -> None:
-    part, parts = CLASS[number - 1], list(CLASS)
-    at = opened(part.lesson, plan=str(number))
-    assert_clean(at)
-    assert widget(at, lesson_plan.step_key(part.lesson)).value == part.step
-    (shown,) = [e.proto.body for e in at.get("html") if e.proto.body.startswith('<p class="qs-ask"')]
-    assert html.escape(part.ask) in shown
-    begin = sum(p.minutes for p in parts[: number - 1])
-    assert f"{begin}–{begin + part.minutes} of 60 min" in shown
-    links = [e.proto for e in at.get("page_link")]
-    if number < len(parts):
-        after = parts[number]
-        label = f"Next: {begin + part.minutes}–{begin + part.minutes + after.minutes} "
-        if after.lesson == part.lesson:
-            widget(at, "learn_plan_next").click().run()
-            assert widget(at, lesson_plan.step_key(part.lesson)).value == after.step
-            assert at.query_params["plan"] == str(number + 1)
-        else:
-            (there,) = [link for link in links if link.label.startswith(label)]
-            assert dict(parse_qsl(there.query_string))["plan"] == str(number + 1)
-    else:
-        assert [link.label for link in links][-1] == "Overview"
-
-
-@for_each("number", range(len(CLASS) + 1, len(PARTS) + 1))
-def test_a_choice_asks_its_question_and_leads_to_the_overview(number: int) -> None:
-    part = PARTS[number - 1]
-    at = opened(part.lesson, plan=str(number))
-    assert_clean(at)
-    assert widget(at, lesson_plan.step_key(part.lesson)).value == part.step
-    (shown,) = [e.proto.body for e in at.get("html") if e.proto.body.startswith('<p class="qs-ask"')]
-    assert html.escape(part.ask) in shown
-    assert f"{part.minutes} min, in place of another part" in shown
-    assert "qs-clock" not in shown
-    assert [link.proto.label for link in at.get("page_link")][-2:] == ["Overview", "Overview"]
-
-
-# Lesson 1
+# Scale
 
 
 @pytest.mark.parametrize(("bits", "low", "high"), [(3, 0, 100), (2, -40, 120), (8, 0, 5)])
@@ -225,7 +172,7 @@ def test_one_more_bit() -> None:
 
 @for_each("low", ["0", "-20"])
 @for_each("step", ["marks", "code", "back", "yours"])
-def test_lesson_1_does_not_speak_of_zero_points(step: str, low: str) -> None:
+def test_the_first_lessons_do_not_speak_of_zero_points(step: str, low: str) -> None:
     at = opened("scale", step, learn_scale_low=low)
     shown = code(at) + " ".join(said(at.markdown))
     assert "zero point" not in shown
@@ -234,7 +181,7 @@ def test_lesson_1_does_not_speak_of_zero_points(step: str, low: str) -> None:
         assert ("code of 0" in shown) == (low != "0")
 
 
-# Lesson 2
+# Zero point
 
 
 def test_one_sided_data_waste_half_of_the_codes() -> None:
@@ -259,7 +206,7 @@ def test_asymmetric_gains_six_decibels_on_one_sided_data() -> None:
     assert len(gain) == 4  # including the visitor's tensor
 
 
-# Lesson 3
+# Granularity
 
 X = np.array(
     [[0.11, -0.32, 0.05, 0.27, -0.14, 0.21], [0.4, 0.18, -0.35, 0.02, 0.33, -0.29],
@@ -308,7 +255,7 @@ def test_blocks(down: int, across: int) -> None:
     assert key_figures(at)["bits per element"] == f"{4 + 32 / (down * across):.3g}"
 
 
-# Lesson 4
+# Error
 
 
 def test_metrics_with_their_numbers_put_in() -> None:
@@ -331,7 +278,7 @@ def test_clipping_moves_with_the_range() -> None:
         assert found["clipped"] == f"{int(((x > edge * 7.5 / 7) | (x < -edge * 8.5 / 7)).sum())} of 256"
 
 
-# Lesson 5
+# Mistakes
 
 
 @for_each("name", some(CASES, 2))
@@ -380,7 +327,7 @@ def test_a_mistake_on_a_tensor_that_it_does_not_take() -> None:
     assert_clean(at)  # a vector becomes a table with one row
 
 
-# Lesson 6
+# Predict
 
 
 def fresh(seed: int, fmt: qc.IntFormat = qc.INT4, symmetric: bool = True) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Lesson 7 without a browser: what it shows, compared with quantcore, and trainings that stop."""
+"""The lesson "PTQ or QAT" without a browser: what it shows, compared with quantcore, and trainings that stop."""
 
 import functools
 from collections.abc import Callable, Generator

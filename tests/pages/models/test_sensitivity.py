@@ -257,6 +257,21 @@ def test_a_click_leads_to_the_checkpoint() -> None:
     assert widget(at, "ck").value == "example:minilm"
 
 
+def test_a_click_leads_to_the_layer_of_a_weight() -> None:
+    scheme = str(qc.Scheme.parse("int4 per_group(32)"))
+    at = opened(ck="example:minilm", sn_tensor=DENSE, sn_scheme=scheme)
+    (button,) = [b for b in at.button if b.label == "Open in Layer"]
+    at = button.click().run()
+    assert not at.exception
+    assert not at.error
+    w = open_checkpoint(EXAMPLES["minilm"]).tensors[DENSE].read().bfloat16()
+    x = qc.outputs.activations(8, w.shape[1], correlation=0, sample=qc.outputs.HELD_OUT)
+    found = qc.outputs.layer(x, w, scheme, "int8")
+    shown = " ".join(e.proto.body for e in at.get("html"))
+    assert f"Output SQNR {qc.decibels(found.sqnr_db)}:" in shown
+    assert "x: 8 tokens, 1 outlier channel ×20" in shown
+
+
 def test_traits() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1000, 64, generator=generator)
@@ -278,8 +293,15 @@ def test_an_imatrix_gives_the_error_of_outputs(tmp_path: Path, monkeypatch: pyte
     name = QUERY.encode()
     entry = struct.pack("<i", len(name)) + name + struct.pack("<ii", 1, len(means)) + means.tobytes()
     (tmp_path / "m.dat").write_bytes(struct.pack("<i", 1) + entry)
-    at = opened(ck="example:minilm", ck_imatrix="m.dat", sn_error="output")
-    settings.current.cache_clear()
+    scheme = str(qc.Scheme.parse("int4 per_group(32)"))
+    at = opened(ck="example:minilm", ck_imatrix="m.dat", sn_error="output", sn_tensor=QUERY, sn_scheme=scheme)
     assert "DENSE has no output error" in said(at.error)[0].replace(DENSE, "DENSE")
     assert any("no entry" in text for text in said(at.markdown))
     assert any("imatrix: 1 of 2 weights" in block.proto.popover.label for block in at.get("popover"))
+    (button,) = [b for b in at.button if b.label == "Open in Layer"]
+    at = button.click().run()
+    settings.current.cache_clear()
+    assert "x: 64 tokens, generated with the mean squares in m.dat" in " ".join(e.proto.body for e in at.get("html"))
+    w = open_checkpoint(EXAMPLES["minilm"]).tensors[QUERY].read().bfloat16()
+    found = qc.outputs.layer(qc.outputs.of_mean_squares(means, 64), w, scheme, "int8")
+    assert f"Output SQNR {qc.decibels(found.sqnr_db)}:" in " ".join(e.proto.body for e in at.get("html"))

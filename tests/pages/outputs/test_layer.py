@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.maps import live
 from pages.outputs.layer import keys
+from pages.sidebar import activations
 from quantcore import outputs, tensors
 from tests.pages.maps.test_live import ask, read
 
@@ -322,13 +323,13 @@ def test_pasted_activations_stand_in_the_link() -> None:
     at.text_area(key="_ly_text").set_value("1 2 3 4\n5 6 7 -8.5").run()
     assert not at.exception
     assert not at.error
-    carried = tensors.decode(sent_in(at, keys.VALUES))
+    carried = tensors.decode(sent_in(at, activations.VALUES))
     np.testing.assert_array_equal(carried, np.array([[1, 2, 3, 4], [5, 6, 7, -8.5]], np.float32))
-    again = opened(**PASTED, ly_x="paste", ly_values=sent_in(at, keys.VALUES))
+    again = opened(**PASTED, ly_x="paste", ly_values=sent_in(at, activations.VALUES))
     assert answer(again) == answer(at)
     assert again.text_area(key="_ly_text").value == "1.0, 2.0, 3.0, 4.0\n5.0, 6.0, 7.0, -8.5"
     change(at, "ly_x", "generate")
-    assert keys.VALUES not in at.query_params
+    assert activations.VALUES not in at.query_params
 
 
 def test_an_uploaded_file_is_read(tmp_path: Any) -> None:

@@ -13,6 +13,7 @@ from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 from pages.serving import settings, tensor_store
+from pages.shared.state import reach, sharing
 from pages.sidebar.tensor_controls import write
 from tests.pages.explore.test_explore import assert_clean, assert_codes, assert_one_sentence, opened, scheme
 
@@ -287,7 +288,46 @@ def test_the_qr_code_is_drawn_only_when_asked_for():
     assert 'alt="QR code of this link" src="data:image/svg+xml' in drawn
 
 
+def test_the_qr_code_leads_phones_to_the_machines_own_address(monkeypatch):
+    at = opened(bits="5")
+    monkeypatch.setattr(sharing.link, "address", lambda: "http://127.0.0.1:8501/ranges?bits=5")
+    monkeypatch.setattr(reach, "in_container", lambda: False)
+    for own, address, sentence in [
+        (
+            "192.168.1.5",
+            "http://192.168.1.5:8501/ranges?bits=5",
+            "Phones open http://192.168.1.5:8501/ranges,",
+        ),
+        (None, "http://127.0.0.1:8501/ranges?bits=5", "Phones can't reach this address"),
+    ]:
+        monkeypatch.setattr(reach, "address_in_network", lambda own=own: own)
+        button(at, "QR code").click().run()
+        (drawn,) = [e.proto.body for e in at.get("html") if 'class="qs-qr"' in e.proto.body]
+        assert f'<p class="qs-address">{address}</p>' in drawn
+        assert sharing.qr(address) in drawn
+        assert sentence in " ".join(e.value.replace("\\", "") for e in [*at.info, *at.warning])
+
+
 def test_a_link_too_long_for_a_qr_code():
     at = change(opened(src="paste"), "_pasted", write(RNG.normal(size=(30, 30)).astype(np.float32)))
     button(at, "QR code").click().run()
     assert_one_sentence(at, "a QR code holds at most 2,953")
+
+
+@pytest.mark.parametrize(
+    ("page", "serves", "own", "phones"),
+    [
+        ("http://127.0.0.1:8501/app/", None, "192.168.1.5", "http://192.168.1.5:8501/app/"),
+        ("http://localhost:8501/", "0.0.0.0", "192.168.1.5", "http://192.168.1.5:8501/"),
+        ("http://localhost/", "::", "192.168.1.5", "http://192.168.1.5/"),
+        ("http://localhost:8501/", "localhost", "192.168.1.5", "http://localhost:8501/"),
+        ("http://localhost:8501/", None, None, "http://localhost:8501/"),
+        ("http://localhost:8501/", None, "172.17.0.2", "http://localhost:8501/"),
+        ("https://quant.example/app/", None, "192.168.1.5", "https://quant.example/app/"),
+    ],
+)
+def test_phones_open_the_machines_own_address(monkeypatch, page, serves, own, phones):
+    monkeypatch.setattr(reach, "address_in_network", lambda: own)
+    monkeypatch.setattr(reach, "in_container", lambda: own == "172.17.0.2")
+    monkeypatch.setattr(reach.st, "get_option", lambda name: serves)
+    assert reach.for_phones(page) == phones

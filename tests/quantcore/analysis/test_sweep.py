@@ -55,6 +55,21 @@ def test_refused_schemes_are_rows_with_the_reason():
         qc.sweep(torch.empty(0), schemes)
 
 
+def test_the_output_is_measured_as_numpy_does():
+    w, x = sample().numpy(), qc.outputs.activations(9, 64, seed=3)
+    schemes = ["int4", "int3 per_channel(0)", "nf4 per_group(16)", "int5 onnxruntime"]
+    frame = qc.sweep(w, schemes, output=qc.outputs.output_measure(x, w))
+    y = x.double().numpy() @ w.astype(np.float64).T
+    for scheme, found in zip(schemes[:3], frame["output_sqnr_db"], strict=False):
+        y_hat = x.double().numpy() @ qc.apply(w, scheme).dequantized.double().numpy().T
+        assert found == pytest.approx(10 * np.log10((y**2).sum() / ((y_hat - y) ** 2).sum()), abs=1e-4)
+        assert found == pytest.approx(qc.outputs.layer(x, w, scheme).sqnr_db, abs=1e-9)
+    assert math.isnan(frame["output_sqnr_db"][3])
+    assert "output_sqnr_db" not in qc.sweep(w, schemes)
+    with pytest.raises(qc.QuantError, match="x has 9 columns, but w has 64"):
+        qc.outputs.output_measure(x.T, w)
+
+
 def test_rows_come_while_work_goes_on_and_can_be_left():
     begun = []
 

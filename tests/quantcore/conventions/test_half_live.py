@@ -329,6 +329,20 @@ def test_bitsandbytes(dtype, kind):
     assert torch.equal(result.params.high, state.absmax)
 
 
+@for_each("dtype", HALF)
+@for_each("kind", ["nf4", "fp4"])
+def test_bitsandbytes_subnormal(dtype, kind):
+    """The values of blocks of subnormal numbers; a CPU's conversion to bfloat16 may make all of them 0."""
+    functional = pytest.importorskip("bitsandbytes.functional")
+    least = torch.finfo(dtype).smallest_normal
+    x = (torch.linspace(-1, 1, 256).double() * least).to(dtype).view(4, 64)
+    value = functional.dequantize_4bit(*functional.quantize_4bit(x, quant_type=kind, blocksize=64)).double()
+    found = ours(x, str(qc.PRESETS[f"bitsandbytes.{kind}"])).dequantized.double()
+    assert (found.abs() < least).sum() > 200
+    kept = bool((torch.full((64,), least / 2).to(dtype) != 0).all())
+    assert torch.equal(value, found if kept or dtype == torch.float16 else found * (found.abs() >= least))
+
+
 @for_each("dtype", [torch.float32, *HALF])
 @for_each("size", [64, 256])
 def test_bitsandbytes_blockwise(dtype, size):

@@ -19,7 +19,8 @@ TEXTS = ["int4", "int8 per_channel", "nf4 per_group(32)", "e4m3fn", "int5 onnxru
 
 @pytest.fixture(scope="module")
 def frame():
-    return qc.sweep(X, [qc.Scheme.parse(text) for text in TEXTS])
+    output = qc.outputs.output_measure(qc.outputs.activations(8, 64), X)
+    return qc.sweep(X, [qc.Scheme.parse(text) for text in TEXTS], output=output)
 
 
 def named(figure, name):

@@ -178,3 +178,13 @@ def test_the_second_moment_gives_the_error_of_its_tokens():
     np.testing.assert_allclose(
         diagonal.channel_sqnr_db, 10 * np.log10(diagonal.power.numpy() / diagonal.energy.numpy())
     )
+
+
+def test_activations_have_the_mean_squares_that_were_given():
+    wanted = np.array([2.0, 0.0, 1e-3, 400.0])
+    x = qc.outputs.of_mean_squares(wanted, 7, seed=4).numpy().astype(np.float64)
+    np.testing.assert_allclose((x**2).mean(0), wanted, rtol=1e-6)
+    assert len(np.unique(x[:, 0])) == 7
+    for wrong, words in (([[1.0]], "one mean square per input"), ([1.0, -1.0], "negative"), ([np.nan], "NaN")):
+        with pytest.raises(qc.QuantError, match=words):
+            qc.outputs.of_mean_squares(wrong, 3)

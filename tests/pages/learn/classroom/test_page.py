@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 from app_page import lines, script_of, the_app, widget
 
-from pages.learn.classroom import controls, editor, plan
+from pages.learn.classroom import editor, plan
 from pages.serving import settings
 from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
@@ -306,6 +306,12 @@ def test_the_steps_are_edited(classes):
     widget(at, "class_edited").set_value("q").run()
     press(at, "Remove")
     assert [step.title for step in classes.plan(code, secret)] == ["Why?", ZERO.prompt, "New text", "How it is done"]
+    press(at, "10 · Outliers: Where can an outlier go?")
+    steps = classes.plan(code, secret)
+    index = [step.title for step in steps].index("Where can an outlier go?")
+    assert steps[index].view == "learn-outliers?learn_outliers_step=move"
+    assert "where is the outlier at 0" in steps[index - 1].title
+    assert widget(at, "class_edited").value == steps[index - 1].id
 
 
 def test_a_plan_begins_by_its_link(classes):
@@ -429,23 +435,3 @@ def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
         else:
             assert question.part
             assert {float(value) for row in question.part.texts for value in row} <= numbers
-
-
-@pytest.mark.parametrize(
-    ("page", "serves", "own", "phones"),
-    [
-        ("http://127.0.0.1:8501/app/", None, "192.168.1.5", "http://192.168.1.5:8501/app/"),
-        ("http://localhost:8501/", "0.0.0.0", "192.168.1.5", "http://192.168.1.5:8501/"),
-        ("http://localhost/", "::", "192.168.1.5", "http://192.168.1.5/"),
-        ("http://localhost:8501/", "localhost", "192.168.1.5", "http://localhost:8501/"),
-        ("http://localhost:8501/", None, None, "http://localhost:8501/"),
-        ("http://localhost:8501/", None, "172.17.0.2", "http://localhost:8501/"),
-        ("https://quant.example/app/", None, "192.168.1.5", "https://quant.example/app/"),
-    ],
-)
-def test_phones_join_at_the_machines_own_address(monkeypatch, page, serves, own, phones):
-    monkeypatch.setattr(controls, "address", lambda: page)
-    monkeypatch.setattr(controls, "address_in_network", lambda: own)
-    monkeypatch.setattr(controls, "in_container", lambda: own == "172.17.0.2")
-    monkeypatch.setattr(controls.st, "get_option", lambda name: serves)
-    assert controls.phones_address() == phones

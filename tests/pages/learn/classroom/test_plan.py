@@ -10,7 +10,7 @@ from pages.learn import material
 from pages.learn.classroom import plan, views
 from pages.registry import PAGES
 from pages.serving.classroom import Board, Round, Tally
-from pages.shared.lesson_plan import CLASS, LESSONS, step_key
+from pages.shared.lesson_plan import LESSONS, step_key
 
 
 def quantized(values, scale, low, high):
@@ -26,15 +26,17 @@ def asked(start):
 
 def test_each_part_of_the_plan_asks_before_it_shows():
     steps = plan.steps()
-    ends = [i for i, step in enumerate(steps) if step.view]
-    assert len(ends) == len(CLASS)
-    assert ends[-1] == len(steps) - 1
-    for part, first, end in zip(CLASS, [0, *(i + 1 for i in ends)], ends, strict=False):
-        before, after = steps[first:end], steps[end]
+    assert sum(step.minutes for step in steps) == 60
+    every = [plan.steps_of(part) for part in plan.CLASS]
+    assert list(steps) == [step for each in every for step in each]
+    for part, (*before, after) in zip(
+        (*plan.CLASS, *plan.CHOICES), [*every, *map(plan.steps_of, plan.CHOICES)], strict=True
+    ):
         assert before
-        assert sum(step.minutes for step in steps[first : end + 1]) == part.minutes
-        assert all(step.minutes for step in before)
-        assert all(step.question or step.title == part.ask for step in before)
+        assert sum(step.minutes for step in before) + after.minutes == part.minutes
+        assert all(step.minutes for step in (*before, after))
+        assert all(step.question or step.title.endswith((".", "?")) for step in before)
+        assert not any(step.view for step in before)
         url, _, query = after.view.partition("?")
         (page,) = [page for page in PAGES if page.url_path == url]
         assert dict(parse_qsl(query))[step_key(part.lesson)] == part.step

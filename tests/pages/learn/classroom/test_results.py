@@ -72,9 +72,9 @@ def test_a_mistake_names_the_lesson_that_treats_it(tallies):
     assert any(steps)
     assert all(not step or any(lesson.title in step for lesson in LESSONS.values()) for step in steps)
     assert (Why("toward_zero", "", "").step, Why("toward_zero", "", "").link) == (
-        "lesson 5 · Mistakes: truncated", "learn-mistakes?learn_mistakes_step=truncated")  # fmt: skip
+        "lesson 6 · Mistakes: truncated", "learn-mistakes?learn_mistakes_step=truncated")  # fmt: skip
     whole = Why("zero_point_negated", "", "")  # treated in several steps
-    assert (whole.step, whole.link) == ("lesson 2 · Zero point", "learn-zero-point")
+    assert (whole.step, whole.link) == ("lesson 3 · Zero point", "learn-zero-point")
     assert (Why("decimal_point", "", "").step, Why("decimal_point", "", "").link) == ("", "")
     for name in MISTAKES:
         url, _, query = Why(name, "", "").link.partition("?")

@@ -1,4 +1,6 @@
-"""The activations x: generated with outlier channels, pasted, or from a file."""
+"""The activations x of a layer, the same on every page: generated with outlier channels, pasted, or from a
+file.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +11,6 @@ import streamlit as st
 from torch import Tensor
 
 import quantcore as qc
-from pages.outputs.layer import keys
 from pages.serving.settings import upload_limit
 from pages.shared.computing import cache, guarded, needs, turn
 from pages.shared.state import choice, link, sharing
@@ -20,6 +21,10 @@ from quantcore import outputs, snippets, tensors
 from quantcore.wording import count
 
 SOURCES = {"generate": "generated", "paste": "pasted", "upload": "file"}
+SOURCE, TOKENS, OUTLIERS, FACTOR, SEED = "ly_x", "ly_tokens", "ly_outliers", "ly_factor", "ly_seed"
+VALUES = "ly_values"  # a parameter without a control: the numbers of x that were pasted or uploaded
+DEFAULTS: dict[str, Any] = {SOURCE: "generate", TOKENS: 8, OUTLIERS: 1, FACTOR: 20.0, SEED: 0}
+KEYS = {*DEFAULTS, VALUES}
 _TEXT = "_ly_text"
 
 
@@ -48,6 +53,16 @@ class GivenActivations:
     batches: Callable[[int], Batches]
 
 
+def popover(inputs: int, place: Any = st) -> GivenActivations:
+    """Draw the button that opens the controls of x, for a layer with so many inputs; return x.
+
+    Raises:
+        NoTensorYet, QuantError: as in `draw`.
+    """
+    with place.popover("Activations x", icon=":material/input:", help="Where they come from"):
+        return draw(inputs)
+
+
 def draw(inputs: int) -> GivenActivations:
     """Draw the controls of x for a layer with so many inputs; return x.
 
@@ -55,7 +70,7 @@ def draw(inputs: int) -> GivenActivations:
         NoTensorYet: nothing has been pasted or uploaded.
         QuantError: what was typed or uploaded is not a tensor.
     """
-    source = choice.segmented("x is", keys.SOURCE, SOURCES)
+    source = choice.segmented("x is", SOURCE, SOURCES)
     if source == "generate":
         _carry(None)
         return _generated(inputs)
@@ -66,12 +81,12 @@ def draw(inputs: int) -> GivenActivations:
 
 def _generated(inputs: int) -> GivenActivations:
     left, right = st.columns(2)
-    tokens = int(_number(left, "Tokens", keys.TOKENS, 1, 4096, "Rows of x"))
-    seed = int(_number(right, "Seed", keys.SEED, 0, 2**31, "Change it for new numbers"))
+    tokens = int(_number(left, "Tokens", TOKENS, 1, 4096, "Rows of x"))
+    seed = int(_number(right, "Seed", SEED, 0, 2**31, "Change it for new numbers"))
     about = "Columns of x that are larger than the others for every token, as in large language models"
-    outliers = int(_number(left, "Outlier channels", keys.OUTLIERS, 0, 4096, about))
+    outliers = int(_number(left, "Outlier channels", OUTLIERS, 0, 4096, about))
     about = "How many times larger they are"
-    factor = float(_number(right, "Outlier factor", keys.FACTOR, 1.0, 10_000.0, about, format="%g"))
+    factor = float(_number(right, "Outlier factor", FACTOR, 1.0, 10_000.0, about, format="%g"))
 
     def call(rows: int, sample: int) -> str:
         return (
@@ -97,7 +112,7 @@ def _generated(inputs: int) -> GivenActivations:
 
 
 def _number(place: Any, label: str, key: str, low: Any, high: Any, about: str, **more: Any) -> Any:
-    default = keys.DEFAULTS[key]
+    default = DEFAULTS[key]
     return place.number_input(label, low, high, default, key=key, help=about, bind="query-params", **more)
 
 
@@ -134,7 +149,7 @@ def _pasted() -> GivenActivations:
     if problem:
         raise qc.QuantError(problem)
     if not text.strip():
-        link.write(keys.VALUES, None)
+        link.write(VALUES, None)
         raise NoTensorYet("There are no activations yet: paste x, one row per token, under “Activations x”.")
     read = pasted.read(text, "_ly_which")
     if read is None:
@@ -174,13 +189,23 @@ def _uploaded() -> GivenActivations:
     return _given(of_values(carried, "activations from the link"), "from the link")
 
 
+def put(x: Tensor, words: str) -> dict[str, str]:
+    """Make x the activations, in place of any file (a callback); return the parameters that choose them.
+
+    Args:
+        words: where they come from.
+    """
+    _FIELD.put((words, of_values(x, f"activations {words}")))
+    return {SOURCE: "upload"}
+
+
 def _linked() -> np.ndarray | None:
     """Return the activations of the link, None if it has none.
 
     Raises:
         QuantError: they can't be read.
     """
-    text = st.query_params.get(keys.VALUES)
+    text = st.query_params.get(VALUES)
     return tensors.decode(text) if text else None
 
 
@@ -188,6 +213,6 @@ def _carry(found: GivenActivations | None) -> None:
     """Put the values of activations into the link if they fit."""
     x = None if found is None else cache.values(found.x).numpy()
     fits = x is not None and tensors.fits_link(x)
-    link.write(keys.VALUES, tensors.encode(x) if x is not None and fits else None)
+    link.write(VALUES, tensors.encode(x) if x is not None and fits else None)
     if found is not None and not fits:
         sharing.note("The link does not carry the activations x, which are too many: send their file along.")
