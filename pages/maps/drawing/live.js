@@ -2,8 +2,8 @@
 // control where it stands now, for one at a time, and while an answer is under way, only the newest value waits. The page's run
 // follows when the hand rests, and draws the same picture.
 
-const MOVED = ["aria-valuetext", "aria-checked"]; // attributes that change at once: of a slider, of an option
-const CONTROL = "input[type=range], input[type=number], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
+const MOVED = ["aria-valuetext", "aria-checked", "aria-activedescendant", "aria-expanded"]; // attributes that change at once: of a slider, an option, a list
+const CONTROL = "input[type=range], input[type=number], input[role=combobox], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
 
 // The controls that the visitor has touched: others may stand beside the value that Python has, for want of a step there
 const touched = new WeakSet();
@@ -35,11 +35,18 @@ function ahead(state, data = state.data) {
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
 
-// The ends of a slider, a number, or the place of the chosen option; none if the visitor has not touched the control, or if
+// The ends of a slider, a number, or the place of the chosen option, in an open list of the one that the arrows are at; none if the visitor has not touched the control, or if
 // Python will not get its number
 function standsAt(key) {
   const chosen = (group) => [...group.querySelectorAll("[role=radio]")].findIndex((option) => option.ariaChecked === "true");
-  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => control.valueAsNumber ?? chosen(control));
+  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => (control.getAttribute("role") === "combobox" ? listed(key, control) : control.valueAsNumber ?? chosen(control)));
+}
+
+// Of a list, the number that is written there, or the place of its words; NaN, which no control stands at, for others
+function listed(key, field) {
+  const option = document.getElementById(field.getAttribute("aria-activedescendant")), text = (option?.textContent ?? (field.value || field.placeholder)).trim();
+  const place = document.qsGranularities.indexOf(text);
+  return key !== "per" ? parseFloat(text) : place < 0 ? NaN : place;
 }
 
 const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOverflow;

@@ -109,6 +109,14 @@ VISITS = [
     ({"dtype": "float16"}, "seed", 7, 7),
     ({"format": "nf4"}, "outlier_channel_factor", 30.5, 30.5),
     ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
+    ({"per": "group", "group": "2", "shape": "6x10"}, "per", 1, "channel"),
+    ({"shape": "6x48"}, "per", 2, "group"),
+    ({"per": "flat_group", "shape": "6x10"}, "group", 8, "8"),
+    pytest.param({"library": "torchao", "shape": "4x33"}, "per", 2, "group", marks=pytest.mark.slow),
+    pytest.param({"per": "channel"}, "axis", 1, 1, marks=pytest.mark.slow),
+    pytest.param({"per": "group", "group": "2"}, "group_axis", 0, 0, marks=pytest.mark.slow),
+    pytest.param({"shape": "3x6x10"}, "per", 4, "block", marks=pytest.mark.slow),
+    pytest.param({"per": "group", "group_all": "true"}, "bits", 3, 3, marks=pytest.mark.slow),
     pytest.param({"range": "min MSE"}, "candidates", 7, 7, marks=pytest.mark.slow),
     pytest.param({"range": "mean ± k·std", "format": "e4m3fn"}, "k", 0.1, 0.1, marks=pytest.mark.slow),
 ]  # fmt: skip
@@ -287,8 +295,9 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     for key, sentence in (
         ("codes", "Codes must be 0 (signed) or 1 (unsigned), not '2'."),
         ("mode", "Symmetry must be 0 (symmetric) or 1 (asymmetric), not '2'."),
+        ("per", "One scale per must be from 0 to 4, not 2000000000."),
     ):
-        answer = ask(address, **{key: 2})
+        answer = ask(address, **{key: 2 if key != "per" else 2_000_000_000})
         assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
     for key, value, sentence in (
         ("narrow", 1, "'narrow' is not a control that the maps follow here."),
