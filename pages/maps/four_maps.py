@@ -163,14 +163,14 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...], *, drags: boo
             placeholder=index_text(worst),
             help="Index of the element whose arithmetic is shown; empty: the worst, if any. Click a cell to "
             "fill it in.",
-            width=180,
+            width=160,
             bind="query-params",
         )
         spans = {}
         for name, key in (("Rows", "rows"), ("Columns", "cols")):
             hint = f"{name} to show, such as 0:16; empty: all."
             spans[name] = st.text_input(
-                name, key=key, placeholder="all", help=hint, width=170, bind="query-params"
+                name, key=key, placeholder="all", help=hint, width=155, bind="query-params"
             )
         hint = "Show the elements around the largest |error|"
         st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)

@@ -60,18 +60,22 @@ def announce() -> None:
         address = f"[{address}]" if ":" in address else address
     log.info("The pages are at %s", server_util.get_url(address))
     if not config.is_manually_set("browser.serverAddress"):
-        log.info("%s", for_a_class(config.get_option("server.address") or "", network.address_in_network()))
+        at, own = config.get_option("server.address") or "", network.address_in_network()
+        log.info("%s", for_a_class(at, own, network.in_container()))
 
 
-def for_a_class(served_at: str, own: str | None) -> str:
+def for_a_class(served_at: str, own: str | None, contained: bool) -> str:
     """Say at which address a class reaches the pages, or why none does.
 
     Args:
         served_at: `server.address`; empty if the pages are served at every address.
         own: the address of this machine in its network, if it has one.
+        contained: whether it is a container, whose address others do not reach.
     """
     if network.is_loopback(served_at):
         return f"A class can't open them: they are served at {served_at} alone; leave server.address out"
+    if contained:
+        return "A class opens the address of the machine that runs this container, at the published port"
     if served_at in ("", "0.0.0.0", "::"):
         if own is None:
             return "A class can't open them: this machine is in no network"

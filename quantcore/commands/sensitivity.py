@@ -268,7 +268,7 @@ SENSITIVITY = Command(
     "sensitivity",
     "report how much each weight loses under several schemes",
     "Measure every weight of a model under several schemes, without running it: the error of each "
-    "weight alone, as if all others were exact. With a size, choose the scheme of each group of "
+    "weight when it alone is quantized. With a size, choose the scheme of each group of "
     "weights.",
     {
         DONE: "every weight was measured, or left alone for a reason that is printed",

@@ -23,6 +23,7 @@ from quantcore.figures.style import (
 # Okabe and Ito's palette, safe for color-blind readers, and of a lightness that dark and light pages allow
 COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
            "rgb(120,94,180)", "rgb(150,110,80)", "rgb(90,150,60)", "rgb(140,140,140)")  # fmt: skip
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "x", "pentagon")
 Array = npt.NDArray[Any]
 ROW = 19  # pixels per range under the histogram
 
@@ -93,7 +94,12 @@ def range_error(
             y=[_positive(mark.mse)],
             mode="markers",
             name=_escaped(mark.name),
-            marker={"color": _color(i, len(marks)), "size": 10, "line": {"width": 1, "color": INK[theme]}},
+            marker={
+                "color": _color(i, len(marks)),
+                "symbol": _of(SYMBOLS, i, len(marks)),  # told apart without color, too
+                "size": 10,
+                "line": {"width": 1, "color": INK[theme]},
+            },
             hovertemplate=hover,
         )
         for i, mark in enumerate(marks)
@@ -161,8 +167,12 @@ def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, fl
 
 
 def _color(i: int, n: int) -> str:
-    """Return the color of the i-th of n settings, counted from the last: one more in front changes none."""
-    return COLOURS[(n - 1 - i) % len(COLOURS)]
+    return _of(COLOURS, i, n)
+
+
+def _of(looks: tuple[str, ...], i: int, n: int) -> str:
+    """Return the look of the i-th of n settings, counted from the last: one more in front changes none."""
+    return looks[(n - 1 - i) % len(looks)]
 
 
 def _escaped(text: str) -> str:

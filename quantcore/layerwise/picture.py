@@ -29,7 +29,7 @@ body {{ font-family: system-ui, sans-serif; }}
 {style}
 .qs-layers {{ max-height: calc(100vh - 6rem); }}
 </style>
-<p>{caption} The error of each weight alone, as if all others were exact.</p>
+<p>{caption} The error of each weight when it alone is quantized.</p>
 <div class="qs-layers" data-live>{table}</div>
 </html>
 """
@@ -54,7 +54,7 @@ def caption(rows: Sequence[WeightRow], schemes: Sequence[str], taken: Taken = No
         said += f" Weights in {joined(halves)} are quantized as each scheme's library does in that dtype."
     if not taken:
         return said
-    return f"{said} ✓: the choice within the budget; weights without one stay as they are stored."
+    return f"{said} ✓: the choice within the budget; weights without it keep their stored format."
 
 
 def layers(

@@ -49,9 +49,9 @@ class Plan:
     @property
     def said(self) -> str:
         """The size, and how far the error is from the least one."""
-        optimality = f"at most {self.gap:.3g} above the least possible" if self.gap else "the least possible"
+        above = f"at most {self.gap:.3g} above " if self.gap else ""
         size = f"{self.bits_per_weight:.4g} bits per weight, {megabytes(math.ceil(self.num_bytes))}"
-        return f"{size}: summed error {self.error:.4g}, {optimality}"
+        return f"{size}: total error {self.error:.4g}, {above}the lowest possible"
 
 
 def minimum_of(text: str) -> dict[str, float]:
@@ -106,7 +106,7 @@ def plan(
     >>> *_, last = sensitivity(checkpoint, ["int8 per_channel(0)", "int4 per_group(32)"])
     >>> chosen = plan(last.table, num_bytes=1_000_000)
     >>> chosen.said
-    '9.63 bits per weight, 889.3 kB: summed error 0.0004486, the least possible'
+    '9.63 bits per weight, 889.3 kB: total error 0.0004486, the lowest possible'
     >>> chosen.schemes["encoder.layer.0.output.dense.weight"]
     'int8 symmetric per_channel min_max textbook'
 

@@ -85,6 +85,8 @@ class Calls(Expressions):
                 return self.overwrite(owner[0], lambda x: x.copy_(numbers), "copy", (args[0],), "copy_")
             case type() as kind if issubclass(kind, np.number) and len(args) == 1 and not kw:
                 return self.apply(Allowed("astype", lambda x: cast(x, kind), 1), args, {})
+            case np.dtype() as kind if len(args) == 1 and not kw:
+                return self.apply(Allowed("astype", lambda x: cast(x, kind), 1), args, {})
             case Allowed() as call:
                 found = self.apply(call, [*owner, *args], kw)
                 if not owner or func.name == call.name:

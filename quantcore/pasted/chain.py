@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import is_mask
+from quantcore.pasted.narrow import float_format
 from quantcore.pasted.values import FLOAT, Val, ancestors
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -33,9 +34,9 @@ class Chain:
     ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, before the cast, ``clamps_after``
     after the first one, and ``late`` adds what is no number after it; ``back``: the steps from there to the
     dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to broadcast to the
-    data; ``scale``: the same of each element; ``zero``: what is added, in codes; ``earlier``: the quantizer
-    whose dequantized values the data is; ``has_levels``: whether codes are places in a ``table``, or 8-bit
-    floats; ``decode``: what looks them up.
+    data; ``exact``: the same, before it is stored in half precision; ``scale``: the factor of each element;
+    ``zero``: what is added, in codes; ``earlier``: the quantizer whose dequantized values the data is;
+    ``has_levels``: whether codes are places in a ``table``, or 8-bit floats; ``decode``: what looks them up.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
@@ -51,7 +52,7 @@ class Chain:
         while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
             data = data.flow  # whose signs come back
         self.data, self.x = data, data.numbers
-        self.has_levels = self.round.op == "level" or self.round.is_float8
+        self.has_levels = self.round.op == "level" or self.round.is_small_float
         self.casts = [] if self.has_levels else narrowing(self.codes)
         self.cast = self.casts[-1] if self.casts else None
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
@@ -59,11 +60,13 @@ class Chain:
         self.zeros = [s for s in self.codes if s.op in shifts and not _is_half(s, self.round)]
         self.early = [s for s in self.zeros if s.index < self.round.index]
         nothing = torch.tensor(0.0, dtype=torch.float64)
-        self.factor, self.zero, self.shift = nothing + 1, nothing, nothing
+        self.factor, self.zero, self.shift, self.exact = nothing + 1, nothing, nothing, nothing + 1
         for step in self.codes:
             if step.op in SCALINGS:
                 by, inverse = step.other.numbers, step.op == "mul"
                 self.factor = self.factor / by if inverse else self.factor * by
+                by_exact = _uncast(step.other).numbers
+                self.exact = self.exact / by_exact if inverse else self.exact * by_exact
                 if bool(self.zero.any()):
                     self.zero = self.zero * by if inverse else self.zero / by
             elif step in self.zeros:
@@ -81,6 +84,11 @@ class Chain:
         self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
+
+    @property
+    def begin(self) -> Val:
+        """The first step: what scales the data, or else finds it in a table."""
+        return (self.scalings or [self.round])[0]
 
     def added(self, step: Val) -> Tensor:
         """Return what a step adds to the codes, without the half that rounds them: 8 of 8.5, then a floor."""
@@ -102,7 +110,7 @@ class Chain:
     @cached_property
     def levels(self) -> Tensor | None:
         """The values that there are, if codes are no integers; None where that is unknown."""
-        return floats_of(self.round.dtype) if self.round.is_float8 else self.table
+        return floats_of(self.round.dtype) if self.round.is_small_float else self.table
 
     @cached_property
     def values(self) -> Tensor:
@@ -125,10 +133,16 @@ class Chain:
 
 @lru_cache(4)
 def floats_of(dtype: str) -> Tensor:
-    """Return the finite values of an 8-bit float type, in order."""
-    values = torch.arange(256, dtype=torch.uint8).view(getattr(torch, dtype)).double()
-    found: Tensor = torch.unique(values[values.isfinite()])
-    return found
+    """Return the finite values of a small float type, in order."""
+    return float_format(dtype).values.double()
+
+
+def _uncast(val: Val) -> Val:
+    """Return a scale before it is stored in fewer bits."""
+    shape = val.numbers.shape
+    while val.op in ("cast", "copy") and val.args and val.is_float and val.args[0].numbers.shape == shape:
+        val = val.args[0]
+    return val
 
 
 def _puts_in_values(step: Val) -> bool:
@@ -154,7 +168,7 @@ def _last(steps: list[Val], rounding: int) -> int:
     """Return the place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
     decoded = next((i for i, s in enumerate(steps[:until]) if i > rounding and s.op == "decode"), 0)
-    if steps[rounding].op == "level" or steps[rounding].is_float8:
+    if steps[rounding].op == "level" or steps[rounding].is_small_float:
         return max(decoded - 1, rounding)
     stores = (*_CLAMPS, "signed", "round")
     casts = [s.op == "cast" and s.bits < FLOAT for s in steps]

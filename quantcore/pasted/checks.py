@@ -4,13 +4,13 @@ import math
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.numerics import WORDS
 from quantcore.pasted.chain import SMALL, Chain, near
 from quantcore.pasted.kinds import CodeFinding
+from quantcore.pasted.narrow import integer_limits
 from quantcore.pasted.quantizer import Quantizer, between, block_extremes, number
 from quantcore.pasted.values import FLOAT, Val, ancestors
 
@@ -53,7 +53,7 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
     first = q.earlier
     if first and not (first.factor.shape == q.factor.shape and near(first.factor / q.factor, 1.0, 1e-3)):
         before = (first.end or first.codes[-1]).line
-        yield q.found("quantized_twice", q.scalings[0].line, before=str(before))
+        yield q.found("quantized_twice", q.begin.line, before=str(before))
 
 
 def _cast(q: Quantizer) -> Iterator[CodeFinding]:
@@ -66,8 +66,9 @@ def _cast(q: Quantizer) -> Iterator[CodeFinding]:
         if not late.handed:
             yield q.found("zero_point_after_clamp", late.line)
     elif clamp and not all(limits[0] <= end <= limits[1] for end in ends):
-        types = [np.iinfo(f"{sign}int{cast.bits}") for sign in ("u", "")] if len(ends) == 2 else []
-        fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
+        types = [f"{sign}int{cast.bits}" for sign in ("u", "")] if len(ends) == 2 else []
+        held = {name: integer_limits(name) or (0, 0) for name in types}
+        fits = next((name for name, (low, high) in held.items() if low <= ends[0] and ends[1] <= high), None)
         line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
         yield q.found("other_format", line, fix=fix, kept=between(q.ends))
     elif len(ends) < 2 and not (yield from _clamped_late(q)):
@@ -147,10 +148,10 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
 def _single(q: Quantizer, zero: float) -> Iterator[CodeFinding]:
     """Check whether the scale and the codes of a symmetric range hold values of both signs."""
     kind, bounds = q.kind, q.bounds
-    signed = bounds[0] < zero if bounds else q.divisor in (127, 7, 1, 32767)
+    signed = q.signs or (bounds[0] < zero if bounds else q.divisor in (127, 7, 1, 32767))
     if kind in ("max", "signed percentile") and signed and not q.one_sided:
         yield q.found("absolute_value" if kind == "max" else "signed_percentile", q.reduced.line)
-    lost = kind in ("abs", "percentile") and not q.one_sided and not signed
+    lost = kind in ("abs", "percentile", "power") and not q.one_sided and not signed
     yield from _divisor(q, lost)
     if lost and bounds:
         middle = (bounds[1] + 1) // 2
@@ -168,27 +169,31 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"
     if not q.is_span:
-        values = f"values up to {number(divisor)}"
-        facts["reach"] = values if q.has_levels else f"codes up to {number(round(divisor + zero))}"
-        share = f"{most / divisor:.{1 if most / divisor > 0.99 else 0}%}"
+        values = f"values up to {number(q.reach)}"
+        facts["reach"] = values if q.has_levels else f"codes up to {number(round(q.reach + zero))}"
+        share = f"{most / q.reach:.{1 if most / q.reach > 0.99 else 0}%}"
         of = "the range" if q.is_rest else q.extreme
         beyond = f"everything larger than {number(most)} steps ({share} of {of})"
     # the number as the code has it; a factor besides it narrows the range
     constant = next((a for a in q.divided.args if not a.varies), None)
-    written = abs(constant.number or 0.0) if constant and q.divided not in q.scalings else 0.0
+    plain = constant and q.divided not in q.scalings and q.kind != "power"
+    written = abs(constant.number or 0.0) if plain and constant else 0.0
     written = math.inf if not written else written if q.divided.op == "div" else 1 / written
     # codes that no clamp clips wrap around
     room = 0.01 if not clamp and any(_overflows(chain) for chain in q.ordinary) else _ROOM
     room = 0.01 * most if q.has_levels else room
-    if q.round.is_float8 and not clamp:
+    if q.round.is_small_float and not clamp:
         return  # what its cast does is a finding of its own
     if min(divisor, written) > most + room:
         how = "the table clips" if table else "the clamp clips" if clamp else "the cast overflows for"
         found = q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
+        if q.kind == "power":
+            fits = number(2.0 ** math.floor(math.log2(most)))
+            found = replace(found, fix=f"Let the scale be 2^floor(log2({q.extreme} / {fits})).")
         # max|x| divided by the steps of a range from min to max
         whole = q.kind == "abs" and low < 0 and divisor == high - low
         yield replace(found, lesson=RANGE_FROM_ZERO) if whole else found
-    elif (clamp or table) and divisor * (_BINADES if q.round.is_float8 else 1.9) < most and not lost:
+    elif (clamp or table) and q.reach * (_BINADES if q.round.is_small_float else 1.9) < most and not lost:
         yield q.found("unused_codes", q.divided.line, **facts)
 
 
@@ -322,13 +327,13 @@ def check_special(q: Quantizer) -> Iterator[CodeFinding]:
                     yield q.found("zero_point_not_clamped", step.added_line, dtype=a.dtype)
     if "one-sided" in q.on:
         yield from _without_zero(q, q.on["one-sided"], certain=False)
-    if q.kind in ("given", "handed"):
+    if q.kind in ("given", "handed", "table", "float"):
         return
     empty = [q.on[name].factor for name in ("zeros", "constant") if name in q.on]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
         name = "The scale" if q.kind == "unknown" else q.formula
         yield q.found("zero_scale", q.divided.line, scale=name)
     for val in q.on["subnormal"].scale_nodes if "subnormal" in q.on else ():
-        half = val.op == "cast" and val.dtype.endswith("float16")
+        half = val.op == "cast" and val.dtype == "float16"
         if half and bool((val.numbers.eq(0) & val.args[0].numbers.ne(0)).any()):
             yield q.found("scale_float16", val.line)

@@ -20,6 +20,7 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, NUMBERS, StopError, flat, is_mask, require, shape_of
 from quantcore.pasted.names import BUILTINS, KEYWORDS, TYPES, WORDS, Allowed, cast
+from quantcore.pasted.narrow import plain
 from quantcore.pasted.values import OWN, Names, Override, Val, Vals, ValuesAndIndices
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
@@ -31,7 +32,12 @@ _NO_TENSOR = re.compile(
 )  # fmt: skip
 # besides a first tensor
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
-_OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
+# operations that keep a type of numbers
+_KEPT = ("cast", "copy", "shape", "getitem", "setitem", "other")
+# a tensor that the code makes itself
+_OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn", "normal", "standard_normal")
+_MAKERS = (*_OWN_DATA, "rand", "random", "uniform", "linspace", "arange")
+_EVEN = re.compile(r"\b(rand|random|uniform|linspace|arange)\(")
 _DEEPEST = 12  # of lists in lists
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
 _NOT_REAL = ("64j", "complex64", "complex128", "object")
@@ -70,6 +76,13 @@ class CodeInputs:
             names_torch = re.search(is_torch, self.text) is not None
         arrays = re.search(r"\b(np|numpy|tf|tensorflow|jnp)\b|(?<![.\w])round\(", self.text)
         return bool(arrays) and not names_torch
+
+    @cached_property
+    def lines_of_data(self) -> frozenset[int]:
+        """The lines that make a tensor which is not drawn from a normal distribution, by its name."""
+        named = (re.match(r"\s*(\w+)\s*(:.*)?=(?!=)(.*)", line) for line in self.text.splitlines())
+        makes = [bool(m and _SECOND.fullmatch(m[1]) and _EVEN.search(m[3])) for m in named]
+        return frozenset(i for i, made in enumerate(makes, 1) if made)
 
     @cached_property
     def parameters(self) -> tuple[float, int]:
@@ -175,6 +188,7 @@ class Evaluation:
         # a mask chooses elements, it does not hold them
         data = [a for a in args if a.data and not is_mask(a.value)]
         if len(data) > 1:  # a smaller tensor of the code's own, such as its scales, is not what is quantized
+            data = [a for a in data if not _is_power(a)] or data  # what scales each by itself
             most = max(math.prod(shape_of(a.value)) for a in data)
             data = [a for a in data if a.op != OWN or math.prod(shape_of(a.value)) == most]
         if data and not is_mask(value):
@@ -212,11 +226,13 @@ class Evaluation:
             kind = list if isinstance(found, list) else indexed
             items = [self._noted(item, op, args, name) for item in found]
             return self.note(kind(items), "pack", tuple(items), name)
+        found = found if op in _KEPT else plain(found)
         is_array = isinstance(found, ARRAYS)
         fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
         require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
         self.spend(elements=math.prod(found.shape) if is_array else 0)
-        made = name in _OWN_DATA and is_array and found.ndim > 0
+        makes = name in _OWN_DATA or self.line in self.given.lines_of_data
+        made = makes and name in _MAKERS and is_array and found.ndim > 0
         if not made or any(a.varies and not a.data for a in args):
             return self.note(found, op, args, name)
         return self._made(found, args, name)
@@ -278,6 +294,11 @@ def _like(value: Any, values: Tensor | float) -> Any:
     if isinstance(value, Tensor):
         return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
     return cast(values.numpy(), value.dtype)
+
+
+def _is_power(val: Val) -> bool:
+    """Tell whether this is a number to the power of an exponent that each element has, as in a float."""
+    return val.op == "pow" and len(val.args) == 2 and val.args[0].number is not None and val.args[1].data
 
 
 def _share(a: Any, b: Any) -> bool:

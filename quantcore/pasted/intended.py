@@ -12,13 +12,14 @@ from torch import Tensor
 
 from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
-from quantcore.formats import CODEBOOKS, FLOATS, CodebookFormat, FloatFormat, Format, IntFormat
+from quantcore.formats import CODEBOOKS, CodebookFormat, FloatFormat, Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.mistakes import IN_SOURCE
 from quantcore.numerics import rounding
 from quantcore.pasted.chain import Chain, Place, Seen, origin
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.lanes import spread
+from quantcore.pasted.narrow import float_format
 from quantcore.pasted.quantizer import Quantizer, block_extremes, by_place, scale_of
 from quantcore.pasted.values import OWN, Override, Val
 from quantcore.pasted.walk import Walk, evaluate
@@ -122,7 +123,9 @@ def intended(q: Quantizer, chain: Chain, shape: tuple[int, ...], walk: Walk) -> 
 def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...], walk: Walk) -> Scheme:
     """Return the scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
     zero = q.zero_point
-    if q.kind in ("unknown", "handed"):
+    if q.kind == "table":
+        raise QuantError(f"The code computes its table from the tensor, {_NONE}")
+    if q.kind in ("unknown", "handed", "power", "float"):
         raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
     if chain.x.numel() != math.prod(shape):
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
@@ -159,8 +162,8 @@ def table_format(q: Quantizer) -> Format:
     Raises:
         QuantError: the values are not known, or no table that a scheme has.
     """
-    if q.round.is_float8:
-        return FLOATS[q.round.dtype.removeprefix("float8_")]
+    if q.round.is_small_float:
+        return float_format(q.round.dtype)
     if q.table is None:
         raise QuantError(f"The code does not show what its codes stand for, {_NONE}")
     known = (f for f in CODEBOOKS.values() if is_table(q.table, f))

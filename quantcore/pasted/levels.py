@@ -9,10 +9,11 @@ from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask, shape_of
 from quantcore.pasted.evaluation import Evaluation
-from quantcore.pasted.values import OWN, Val, Vals
+from quantcore.pasted.values import OWN, Val, Vals, ancestors
 
 MOST_LEVELS = 1 << 12  # values of a table
 _SEARCHED = {"bucketize": 0, "digitize": 0, "searchsorted": 1}  # which argument is searched for in the other
+_FOUND = ("reduce", "setitem")  # what a table is computed with from a tensor
 _DISTANCES = ("abs", "pow", "shape", "copy", "unary")  # what is computed of a difference, or leaves it
 
 
@@ -24,7 +25,7 @@ class TableCodes(Evaluation):
         """Append a value, as `Evaluation.note`; places in a table are codes of the tensor's elements."""
         val = super().note(value, op, args, name)
         if name in _SEARCHED and len(args) > 1:
-            self._level(val, args[_SEARCHED[name]], None)
+            self._level(val, args[_SEARCHED[name]], None, args[1 - _SEARCHED[name]])
         elif name in ("argmin", "min") and val.op == "reduce" and args and not val.is_float:
             self._nearest(val, args[0])
         elif op == "getitem" and len(args) > 1 and args[-1].data and len(shape_of(args[0].value)) == 1:
@@ -74,12 +75,13 @@ class TableCodes(Evaluation):
             if scale is not None:
                 made = self.note(_like(of, of.numbers / scale.numbers), "div", (of, scale))
                 made.flow, made.data, of = of, True, made
-            self._level(val, of, table_of(table))
+            self._level(val, of, table_of(table), table)
             return
 
-    def _level(self, val: Val, of: Val, table: Tensor | None) -> None:
+    def _level(self, val: Val, of: Val, levels: Tensor | None, table: Val | None = None) -> None:
         if of.data and math.prod(shape_of(of.value)) == math.prod(shape_of(val.value)):
-            val.op, val.flow, val.data, val.levels = "level", of, True, table
+            val.op, val.flow, val.data, val.levels = "level", of, True, levels
+            val.learned = table is not None and any(a.op in _FOUND for a in ancestors(table))
 
 
 def table_of(val: Val) -> Tensor | None:

@@ -117,6 +117,23 @@ def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, 
     scale, zero_point = _along(scale, input, axis), _along(zero_point, input, axis)
     return fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max)
 
+def _ldexp(x, e):
+    return x * 2.0 ** e
+
+def _cdist(x1, x2, p=2.0):
+    assert x1.shape[-1] == 1, "distances of more than one number are not evaluated"
+    return torch.abs(x1 - x2.reshape(1, -1))
+
+def _fake_quantize_learnable_per_tensor_affine(input, scale, zero_point, quant_min, quant_max,
+                                               grad_factor=1.0):
+    zero_point = torch.round(zero_point.reshape(-1)[0].float()).clamp(quant_min, quant_max).to(torch.int64)
+    return fake_quantize_per_tensor_affine(input, scale.reshape(-1)[0], zero_point, quant_min, quant_max)
+
+def _fake_quantize_learnable_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max,
+                                                grad_factor=1.0):
+    zero_point = torch.round(zero_point.float()).clamp(quant_min, quant_max).to(torch.int32)
+    return fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max)
+
 def decomposed_quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
     codes = torch_quantized_decomposed_code(input, torch.as_tensor(scale).float(), zero_point)
     return codes.clamp(quant_min, quant_max).to(dtype)
@@ -302,12 +319,15 @@ _ARRAYS = {name: name for name in ("compute_scale_zp", "quantize_nparray", "quan
 _TENSORS = (
     "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel", "dequantize",
     "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
+    "_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine",
 )  # fmt: skip
+_ARITHMETIC = ("addcdiv", "addcmul", "lerp", "ldexp", "cdist")
 _STEPS = ("quantize_per_tensor", "dequantize_per_tensor", "quantize_per_channel", "dequantize_per_channel")
 _SCHEMES = ("per_tensor_symmetric", "per_channel_symmetric", "per_tensor_affine", "per_channel_affine")
 # what each module has: the name of a definition above
 CALLS: dict[str, dict[str, str]] = {
-    "torch": {name: name for name in _TENSORS} | {n: f"_{n}" for n in ("addcdiv", "addcmul", "lerp")},
+    "torch": {name: name for name in _TENSORS} | {name: f"_{name}" for name in _ARITHMETIC},
+    "numpy": {"ldexp": "_ldexp"},
     "torch.ops.quantized_decomposed": {name: f"decomposed_{name}" for name in _STEPS},
     "torch.ao.quantization": _OBSERVERS,
     "torch.ao.quantization.observer": _OBSERVERS,

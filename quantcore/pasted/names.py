@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted import bounds, library_arrays, library_blocks, library_code, library_models
+from quantcore.pasted import bounds, library_arrays, library_blocks, library_code, library_models, narrow
 from quantcore.pasted.bounds import numbers_in, require, sizes, usual
 from quantcore.pasted.library_blocks import FORMATS, nested_scales, packed
 from quantcore.pasted.library_models import hqq_packed, hqq_zero
@@ -46,14 +46,15 @@ _OPERATIONS = {  # what the trace calls them
     "getitem": "select narrow item tolist take index_select gather",
     "other": "bucketize digitize searchsorted "
     "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
-    "cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
+    "frexp cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
     "ones empty full full_like new_zeros new_ones new_empty new_full new_tensor eye arange linspace",
-    "random": "rand randn random rand_like randn_like",
+    "random": "rand randn random rand_like randn_like uniform normal standard_normal randperm randint",
 }
 _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
     "quantile nanquantile percentile nanpercentile outer": bounds.crossed,
     "matmul mm dot linear": bounds.product,
-    "zeros ones empty rand randn random": sizes,
+    "zeros ones empty rand randn random standard_normal randperm": sizes,
+    "uniform normal randint": lambda values: sizes(values[2:]),
     "new_zeros new_ones new_empty": lambda values: sizes(values[1:]),
     "new_full": lambda values: sizes(values[1:2]),
     "tile repeat repeat_interleave chunk": bounds.repeated,
@@ -139,6 +140,8 @@ def cast(x: Any, dtype: Any) -> Any:
             x = torch.nan_to_num(x.double()).clamp(-(2.0**62), 2.0**62).to(torch.int64)
         return x.to(dtype)
     target, x = np.dtype(dtype), np.asarray(x)
+    if target.metadata:
+        return narrow.cast(x, target)
     if x.dtype.kind == "f" and target.kind in "iu":
         x = np.clip(np.nan_to_num(x.astype(np.float64)), -(2.0**62), 2.0**62).astype(np.int64)
     return x.astype(target)[()]
@@ -148,6 +151,22 @@ def _drawn(how: Callable[..., Tensor], *sizes: Any, **named: Any) -> Tensor:
     """Return random numbers, the same in each evaluation."""
     shape = map(int, numbers_in([*sizes, *named.values()]))
     return how(tuple(shape), generator=torch.Generator().manual_seed(0))
+
+
+def _integers(low: Any, high: Any, size: Any) -> Tensor:
+    """Return random integers, the same in each evaluation."""
+    shape = tuple(map(int, numbers_in([size])))
+    return torch.randint(int(low), int(high), shape, generator=torch.Generator().manual_seed(0))
+
+
+def _between(low: Any = 0.0, high: Any = 1.0, size: Any = ()) -> Any:
+    """Return random numbers, evenly distributed, as an array."""
+    return low + (high - low) * _drawn(torch.rand, size).double().numpy()
+
+
+def _around(mean: Any = 0.0, deviation: Any = 1.0, size: Any = ()) -> Any:
+    """Return random numbers with a normal distribution, as an array."""
+    return mean + deviation * _drawn(torch.randn, size).double().numpy()
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
@@ -174,9 +193,9 @@ def _new(make: Callable[..., Tensor], x: Tensor, *args: Any, dtype: Any = None) 
 
 
 def _array(value: Any, dtype: Any = None) -> Any:
-    found = np.array(value, dtype=dtype)
+    found = np.array(value, dtype=getattr(dtype, "type", dtype))
     require(found.dtype.kind in "biuf", "an array of anything but numbers is not evaluated")
-    return found
+    return narrow.cast(found, dtype) if getattr(dtype, "metadata", None) else found
 
 
 def _array_of(dtype: Any, value: Any, other: Any = None) -> Any:
@@ -211,6 +230,8 @@ _TORCH = _calls(
     rand=partial(_drawn, torch.rand), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
     randn=partial(_drawn, torch.randn), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
     FloatTensor=_tensor,
+    randperm=lambda n, **kw: torch.randperm(int(n), generator=torch.Generator().manual_seed(0)),
+    randint=lambda low, high, size, **kw: _integers(low, high, size),
 )  # fmt: skip
 _NUMPY = _calls(
     np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo,
@@ -287,19 +308,29 @@ _numpy = _module(
     "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
     random=_module("numpy.random", {
         name: Allowed(name, lambda *sizes, n=n, **kw: _TORCH[n].run(*sizes, **kw).double().numpy())
-        for name, n in (("rand", "rand"), ("random", "rand"), ("randn", "randn"))
-    }, seed=_TORCH["manual_seed"]),
+        for name, n in (
+            ("rand", "rand"), ("random", "rand"), ("randn", "randn"), ("standard_normal", "randn"),
+        )
+    }, seed=_TORCH["manual_seed"], uniform=Allowed("uniform", _between), normal=Allowed("normal", _around)),
     **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer", "vectorize")},
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
+_random = _numpy.members["random"]
+_random.members["default_rng"] = _random.members["RandomState"] = Allowed("seed", lambda *seed: _random)
 # other libraries of arrays, which are NumPy's here: their own are in float32
 _single = partial(_array_of, np.float32)
 _ARRAYS32 = {n: Allowed(n, _single, 2) for n in ("array", "asarray")}
-_jax = _module("jax.numpy", _NUMPY, _NUMPY_TYPES, _ARRAYS32, newaxis=None, ndarray=np.ndarray)
+_LIMITS_OF = {n: Allowed(n, lambda x, n=n: narrow.limits(x) if np.dtype(x).metadata else getattr(np, n)(x), 1)
+              for n in ("finfo", "iinfo")}  # fmt: skip
+_ml_dtypes = _module("ml_dtypes", narrow.NARROW, _LIMITS_OF)
+_jax = _module(
+    "jax.numpy", _NUMPY, _NUMPY_TYPES, narrow.NARROW, _LIMITS_OF, _ARRAYS32, newaxis=None, ndarray=np.ndarray
+)
 _tensorflow = _module(
     "tensorflow",
     {name: (_NUMPY | _ARRAYS32)[of] for name, of in library_arrays.TENSORFLOW.items() if of in _NUMPY},
     _NUMPY_TYPES,
+    {"bfloat16": narrow.NARROW["bfloat16"]},
     random=_module(
         "tensorflow.random",
         set_seed=_TORCH["manual_seed"],
@@ -314,7 +345,7 @@ _math = _module("math", {name: Allowed(name, getattr(math, name), 1) for name in
 MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "collections": _collections,
     "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
-    "tensorflow": _tensorflow, "jax": _module("jax", numpy=_jax), "jax.numpy": _jax,
+    "tensorflow": _tensorflow, "jax": _module("jax", numpy=_jax), "jax.numpy": _jax, "ml_dtypes": _ml_dtypes,
 }  # fmt: skip
 LIBRARIES = (library_code, library_blocks, library_models, library_arrays)
 _PATHS = [path for of in LIBRARIES for path in (*of.CALLS, *of.CONSTANTS, *of.LEFT)]
@@ -378,7 +409,7 @@ OPERATORS = {node: Allowed(name, getattr(operator, name), 2) for node, name in _
 
 _KINDS: dict[str, Any] = {
     "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list, "dictionary": dict, "text": str,
-    "limits": (torch.finfo, torch.iinfo, np.finfo, np.iinfo),
+    "limits": (torch.finfo, torch.iinfo, np.finfo, np.iinfo, narrow.TypeInfo),
 }  # fmt: skip
 
 

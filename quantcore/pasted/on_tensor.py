@@ -142,7 +142,7 @@ def show_code(
         places = [torch.arange(n) for n in x.shape]
     elif chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
-            "The code quantizes the tensor part by part, so its codes can't be shown as one map."
+            "The code quantizes the tensor in several parts, so its codes can't be shown as one map."
         )
     if chain is None or chain.codes[-1].numbers.numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,13 +21,27 @@ from quantcore.pasted.chain import (
     near,
 )
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.values import FLOAT, OWN, Val
+from quantcore.pasted.values import FLOAT, OWN, Val, ancestors
 
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
 _MOST_STEPS = 50_000  # of all ways together
 _SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
-_SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
+_SINGLES = ("abs", "max", "percentile", "signed percentile", "power")  # of a symmetric one
+# from a maximum to the scale, by what rounds the exponent: the ends of max|x| / scale, in divisors
+_ENDS = {"floor": (1.0, 2.0), "frexp": (1.0, 2.0), "ceil": (0.5, 1.0), "round": (0.5**0.5, 2.0**0.5)}
+_SHOWN = {"frexp": "floor"}
+_POWERS = [2.0**k for k in range(-32, 33)]
+_LARGEST = (3.0, 6.0, 7.0, 7.5, 15.0, 28.0, 31.0, 63.0, 127.0, 240.0, 255.0, 448.0, 57344.0)  # of a format
 _CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
+
+
+class Powers(NamedTuple):
+    """A scale that is a power of two: its ``formula``, with a place for max|x|; ``divisor``: what that is
+    divided by before its exponent is rounded; ``reach``: the most max|x| / scale that there may be."""
+
+    formula: str
+    divisor: float
+    reach: float
 
 
 class Quantizer(Chain):
@@ -39,17 +54,18 @@ class Quantizer(Chain):
 
     ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a
     tensor without negative values, "signed percentile", "percentiles": their difference, "given": a number,
-    "handed": an argument, "unknown"; divided by ``divisor``, an integer, or a half, if it is near one;
-    ``percent``: the percentile. ``is_span``: it is the step of an asymmetric range, ``is_single``: of a
-    symmetric one; ``multiplied``: x is multiplied by it; ``axis``: it is aligned with this axis instead of
-    the last one. ``extreme``, ``formula``: it, and what it comes from, as text; ``divided``: the operation
-    that divides by the number, or else the one that scales the data; ``reduced``: the last reduction that it
-    comes from.
+    "handed": an argument, "power": a power of two from max|x|, "float": one for each element, "table": none,
+    because the table of the values is computed from the tensor, "unknown"; divided by ``divisor``, an
+    integer, or a half, if it is near one; ``reach``: the most x / scale that there may be; ``percent``: the
+    percentile. ``is_span``: it is the step of an asymmetric range, ``is_single``: of a symmetric one;
+    ``multiplied``: x is multiplied by it; ``axis``: it is aligned with this axis instead of the last one.
+    ``extreme``, ``formula``: it, and what it comes from, as text; ``divided``: the operation that divides by
+    the number, or else the one that scales the data; ``reduced``: the last reduction that it comes from.
 
     ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the
     clamp, or else of the type; ``zero_point``: if it is the same number on all tensors; ``one_sided``: what
-    is quantized never has negative values; ``kernel``: the letter of the convention's kernel with this order
-    of division, rounding and zero point.
+    is quantized never has negative values; ``signs``: its sign is given back to each code; ``kernel``: the
+    letter of the convention's kernel with this order of division, rounding and zero point.
     """
 
     def __init__(self, on: dict[str, Chain], place: Place, flags: Flags, seen: Seen):
@@ -60,9 +76,12 @@ class Quantizer(Chain):
         self.rule, self.ends = seen
         tried = [chain for name, chain in on.items() if name in ("positive", "negative", "outlier")]
         self.kind, ratio, self.multiplied, self.axis = _form(tried)
+        power = powers_of_two(tried) if self.kind == "unknown" else None
+        self.kind, ratio = ("power", power.divisor) if power else (self.kind, ratio)
         self.is_span, self.is_single = self.kind in _SPANS, self.kind in _SINGLES
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
+        self.reach = power.reach if power else self.divisor
         percents = [p for n in self.quantiles if (p := _percent(n)) is not None]
         self.percent = max(percents, default=None) if "percentile" in self.kind else None
         self.limits = self.cast.limits if self.cast else None
@@ -79,6 +98,7 @@ class Quantizer(Chain):
         self.reduced = next(reductions, self.divided)
         name = self.data.name if self.data.op == "input" and len(self.data.name) < 20 else "x"
         plain = self.kind in ("max", "signed percentile") or self.one_sided
+        self.signs = any(s.op == "signed" for s in (*self.codes, *self.back))
         self.extreme = f"max({name})" if plain else f"max|{name}|"
         # what is left once the minimum is taken off
         self.is_rest = self.kind in ("abs", "max") and all(map(_begins_at_zero, self.ordinary))
@@ -91,6 +111,8 @@ class Quantizer(Chain):
             "given": f"{float(self.factor):.6g}" if self.factor.numel() == 1 else "given numbers",
             "handed": "an argument",
             "unknown": "not recognized",
+            "float": "a power of two for each element, as in a float",
+            "power": power.formula.format(self.extreme) if power else "",
             "span": f"({span}){by}" if by else span,
             "percentiles": f"the difference of two percentiles{by}",
         }
@@ -137,12 +159,13 @@ def _divided(chain: Chain) -> Val:
             if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1 and not inverse:
                 return val
             val = next((a for a in reversed(val.args) if a.varies), None)
-    return chain.scalings[0]
+    return chain.begin
 
 
-def scale_of(chain: Chain, multiplied: bool, axis: int) -> Tensor:
+def scale_of(chain: Chain, multiplied: bool, axis: int, *, exact: bool = False) -> Tensor:
     """Return the scale of each element of a quantizer, without the mistake in its use."""
-    return (1 / chain.scale if multiplied else chain.scale).transpose(axis, -1)
+    scale = chain.exact.broadcast_to(chain.x.shape) if exact else chain.scale
+    return (1 / scale if multiplied else scale).transpose(axis, -1)
 
 
 def number(value: float) -> str:
@@ -158,6 +181,10 @@ def between(ends: Ends | None) -> str:
 def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     """Return a scale's kind, its divisor, whether x is multiplied by it, and the axis that it lies along."""
     first, nodes = chains[0], [s.other for s in chains[0].scalings]
+    if not nodes:
+        return "table", 1.0, False, -1
+    if any(n.op == "pow" and n.args[-1].data for n in ancestors(*nodes)):
+        return "float", 1.0, False, -1
     if any(n.handed for n in nodes) or not any(n.varies and n.op != OWN for n in nodes):
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
     # scales along the wrong axis fit where all axes are equally long
@@ -165,13 +192,36 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     ways = ((False, -1), (True, -1), *((False, axis) for axis in turned))
     # a part of the tensor may have the scale of the whole
     for multiplied, axis, whole in ((*way, whole) for way in ways for whole in (False, True)):
-        ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
+        ratios = [_ratios(c, scale_of(c, multiplied, axis, exact=True), whole) for c in chains]
         for kind in ratios[0]:
             values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
             middle = float(values.median())
             if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
                 return kind, middle, multiplied, axis
     return "unknown", 1.0, False, -1
+
+
+def powers_of_two(chains: list[Chain]) -> Powers | None:
+    """Return how a scale follows from max|x| if it is a power of two on all tensors; else None."""
+    ratios = list[Tensor]()
+    for chain in chains:
+        powers = torch.frexp(chain.scale)[0] == 0.5
+        low, high = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)
+        ratios.append((torch.maximum(low.abs(), high.abs()) / chain.scale).flatten())
+        if not bool(powers.all()):
+            return None
+    least, most = (float(end) for end in torch.cat(ratios).aminmax())
+    names = {n.name for n in chains[0].scale_nodes if n.varies} & _ENDS.keys()
+    if len(names) != 1 or not 0 < least <= most < 4 * least:
+        return None
+    name = names.pop()
+    below, above = _ENDS[name]  # max|x| / scale is from below times the divisor to above times it
+    divisors = _POWERS if above == 2 else (*_POWERS, *_LARGEST)
+    fits = [d for d in divisors if most / above <= d * (1 + 1e-6) and d * (1 - 1e-6) <= least / below]
+    if len(fits) != 1:
+        return Powers(f"2^{name}(log2({{}}) + ...)", least, most)
+    inner = "{}" if fits[0] == 1 else f"{{}} / {number(fits[0])}"
+    return Powers(f"2^{_SHOWN.get(name, name)}(log2({inner}))", fits[0], fits[0] * above)
 
 
 def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
@@ -241,8 +291,9 @@ def _along(way: list[Val]) -> Iterator[Chain]:
             scalings = []
         elif node.op in SCALINGS:
             scalings, pending = [] if pending else [*scalings, i], False
-        if scalings and _rounds(node) and not (places and (node.flow or node).is_integral):
-            places.append((scalings[0], i))
+        learned = node.op == "level" and node.learned
+        if (scalings or learned) and _rounds(node) and not (places and (node.flow or node).is_integral):
+            places.append((scalings[0] if scalings else i, i))
             scalings, pending = [], True
     chain = None
     for (first, rounding), end in zip(places, [*(place for place, _ in places[1:]), len(way)], strict=False):
@@ -255,8 +306,8 @@ def _along(way: list[Val]) -> Iterator[Chain]:
 
 
 def _rounds(node: Val) -> bool:
-    if node.op == "cast" and node.is_float8:
-        return node.flow is not None and not node.flow.is_float8
+    if node.op == "cast" and node.is_small_float:
+        return node.flow is not None and not node.flow.is_small_float
     if node.op == "cast":
         return node.flow is not None and node.bits < FLOAT and not node.flow.is_integral
     return node.op in ("round", "floor_divide", "level")

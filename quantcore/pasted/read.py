@@ -140,7 +140,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         tuple(dict.fromkeys(part for q in quantizers.values() for part in _parts(q))),
         (*_unread(first), *_without_scale(first)),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
-        tuple(q.scalings[0].line for q in quantizers.values()),
+        tuple(q.begin.line for q in quantizers.values()),
         source.skipped,
         tuple(tensors.values()),
         tuple(quantizers.values()),
@@ -165,8 +165,9 @@ def _parts(q: Quantizer) -> Iterator[str]:
     """Yield the parts of a quantizer that were checked, each with its line."""
     scales = torch.unique(q.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
-    known = q.kind not in ("unknown", "handed")
-    yield f"scale (line {q.divided.line}) {q.formula}{shared if known else ''}"
+    known = q.kind not in ("unknown", "handed", "float")
+    if q.scalings:
+        yield f"scale (line {q.divided.line}) {q.formula}{shared if known else ''}"
     yield f"codes (line {q.round.line}) {_arithmetic(q)}"
     if q.table is not None and q.decode is not None:
         yield f"table{table_line(q)} {table_name(q.table)}"
@@ -186,8 +187,9 @@ def _arithmetic(q: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
     rule = RULES.get(q.rule, "rounded")
     product = "x · scale" if q.multiplied else "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
+    product = product if q.scalings else "x"
     if q.has_levels:
-        return f"{q.round.dtype}({product})" if q.round.is_float8 else f"place of {product} in the table"
+        return f"{q.round.dtype}({product})" if q.round.is_small_float else f"place of {product} in the table"
     shifted = [s for s in q.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"
@@ -198,7 +200,7 @@ def _arithmetic(q: Quantizer) -> str:
 def _without_scale(walk: Walk) -> Iterator[str]:
     """Yield a sentence for each line that searches a table for what no step has scaled."""
     found: dict[int, str] = {}
-    for val in (v for v in walk.vals if v.op == "level"):
+    for val in (v for v in walk.vals if v.op == "level" and not v.learned):
         at: Val | None = val
         while at is not None and at.op not in SCALINGS:
             at = at.flow

@@ -1,5 +1,6 @@
 """The mistakes of codes that are places in a table, or 8-bit floats: their values, and the way back."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -15,6 +16,7 @@ from quantcore.wording import count
 
 _FEWEST, _MOST_ALIKE = 8, 0.7  # values of a table that is compared with known ones; the fraction alike
 _DIGITS = 1e-4  # of the largest value: tables are often written with four decimals
+_ANEW = 0.25  # of the codes, which a last step of k-means may move to another value
 _FEW = 0.01  # of the codes; ties may fall either way
 _CLOSE = 2.0**-7  # relative, as close as bfloat16
 
@@ -35,8 +37,11 @@ def check_values(q: Quantizer) -> Iterator[CodeFinding]:
         how = "dequantizing scales the codes themselves, which are places in a table"
         yield q.found("other_values", line, how=how)
     else:
-        off = number(round(max(map(_off, q.ordinary)), 3))
-        way = "codes.float() * scale" if q.round.is_float8 else "table[codes] * scale"
+        most = max(map(_off, q.ordinary))
+        if not math.isfinite(most):
+            return  # the cast has lost them
+        off = number(round(most, 3))
+        way = "codes.float() * scale" if q.round.is_small_float else "table[codes] * scale"
         way += ", plus what was taken off x before" if bool(q.shift.any()) else ""
         yield q.found("not_undone", line, off=off, way=way, how="they have another scale or offset")
 
@@ -89,6 +94,9 @@ def _looked_up(q: Quantizer) -> Iterator[CodeFinding]:
         if bool(some[lost].all()):
             how = f"x / scale is rounded {direction} to a value of the table"
     facts = {"how": how, "lost": f"{share:.0%}"}
+    if q.round.learned and q.round.levels is not None and share < _ANEW:
+        yield q.found("other_values", q.decode.line, False, how="the table changes once more after that")
+        return
     chosen = q.round.levels
     if chosen is None:
         yield q.found("not_nearest", q.round.line, **facts)

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import NUMBERS, shape_of
+from quantcore.pasted.narrow import integer_limits, is_small_float, name_of
 
-OWN, RANDOM = "own", ("randn",)  # the operation of such a tensor; the names of those drawn at random
+OWN = "own"  # the operation of a tensor that the code makes itself
+RANDOM = ("randn", "rand", "random", "uniform", "normal", "standard_normal")  # what draws its values
 FLOAT = 99  # bits: wider than any integer type
 
 
@@ -25,7 +27,8 @@ class Val:
     on a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are,
     if they are the tensor's; ``data``: whether they are; ``of_element``: whether it is a test on an element;
     ``cells``: what was assigned to its elements, as `AssignedCells`; ``gathered``: whether that has been
-    gathered; ``levels``: of codes, the table that they are places in; ``lanes``: the values, one of each
+    gathered; ``levels``: of codes, the table that they are places in; ``learned``: whether that is
+    computed from the tensor; ``lanes``: the values, one of each
     lane, that it stands for, and ``lane_places``: where each is in it.
     """
 
@@ -43,6 +46,7 @@ class Val:
     cells: Any = None
     gathered: bool = False
     levels: Tensor | None = None
+    learned: bool = False
     lanes: "Vals" = ()
     lane_places: tuple[Any, ...] = ()
 
@@ -69,7 +73,7 @@ class Val:
     @property
     def dtype(self) -> str:
         """The type of a tensor or array, as text; else empty."""
-        return str(getattr(self.value, "dtype", "")).removeprefix("torch.")
+        return name_of(getattr(self.value, "dtype", ""))
 
     @property
     def is_float(self) -> bool:
@@ -77,15 +81,14 @@ class Val:
         return isinstance(self.value, float) or "float" in self.dtype
 
     @property
-    def is_float8(self) -> bool:
-        """Whether it is a tensor of 8-bit floats."""
-        return self.dtype.startswith("float8")
+    def is_small_float(self) -> bool:
+        """Whether it is a tensor of floats of at most 8 bits."""
+        return is_small_float(self.dtype)
 
     @property
     def limits(self) -> tuple[int, int] | None:
         """The lowest and highest integer of its type; None for floats."""
-        info = np.iinfo(self.dtype) if self.dtype.startswith(("int", "uint")) else None
-        return (int(info.min), int(info.max)) if info else None
+        return integer_limits(self.dtype)
 
     @property
     def bits(self) -> int:

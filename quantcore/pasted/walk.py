@@ -3,8 +3,9 @@
 import ast
 import math
 import re
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -26,7 +27,7 @@ _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
 # for code that loops over rows, elements or cells
 SMALL = ((8, 8), (64,), (4, 4, 4), (2, 4, 4, 2))
-_FIRST_STEPS = 8_000  # on a larger tensor, of code with loops
+_FIRST_STEPS, _FIRST_SECONDS = 8_000, 0.15  # on a larger tensor, of code with loops
 _LOOPS = (ast.For, ast.While, ast.comprehension)
 _SPECIAL = 0.4  # of the time is kept for what is found on ordinary tensors
 Shape = tuple[int, ...]
@@ -233,7 +234,10 @@ def _fitting(inputs: Callable[..., CodeInputs], also: Shape | None) -> Walk:
         shape = shapes.pop(0)
         try:
             steps = _FIRST_STEPS if loops and not small else bounds.MOST_STEPS
-            walks.append(evaluate(inputs(probes(shape)["positive"], steps=steps)))
+            given = inputs(probes(shape)["positive"], steps=steps)
+            soon = time.thread_time() + _FIRST_SECONDS if loops and not small else math.inf
+            walks.append(evaluate(replace(given, end=min(given.end, soon))))
+            walks[-1].given = given
         except OverLimitError:
             if small and not shapes and not walks:
                 raise

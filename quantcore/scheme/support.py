@@ -48,8 +48,8 @@ def unsupported_reason(scheme: Scheme | str, shape: Shape, dtype: torch.dtype = 
     if scheme.range_setting.moves_zero_point:
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
             return (
-                "half_quadratic adjusts a float zero_point, which only asymmetric schemes of hqq have; "
-                "choose hqq and asymmetric."
+                "half_quadratic adjusts a zero point in floating point, and only hqq's asymmetric schemes "
+                "have one; choose hqq and asymmetric."
             )
         if isinstance(scheme.granularity, PerTensor):
             return "half_quadratic needs per-channel or per-group scales, as in hqq; choose one of these."

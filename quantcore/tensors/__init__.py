@@ -4,7 +4,7 @@ from quantcore.tensors.content import content_hash
 from quantcore.tensors.dtypes import DTYPES, HALF, Conversion, as_numpy, rounded_to
 from quantcore.tensors.examples import EXAMPLES, Example
 from quantcore.tensors.files.entries import TensorInfo, load_json
-from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
+from quantcore.tensors.files.numpy_files import CONVERT_TORCH, plain_npy_header, read_npy_header
 from quantcore.tensors.files.read import EXTENSIONS, IMAGES, first_weight, is_image, list_tensors, read_tensor
 from quantcore.tensors.files.safetensors_files import (
     SAFETENSORS_BITS,
@@ -91,6 +91,7 @@ __all__ = [
     "parse",
     "parse_all",
     "parse_shape",
+    "plain_npy_header",
     "read_npy_header",
     "read_safetensors_header",
     "read_tensor",

@@ -1322,3 +1322,111 @@ lut = torch.arange(-127, 128) * s
 y = lut[q.long() + 127]
 """,
 }
+
+TYPES = {  # types that NumPy lacks, powers of two as scales, learned tables, and tensors of the code's own
+    "ml_dtypes e4m3": """
+import numpy as np, ml_dtypes
+s = np.abs(x).max() / float(ml_dtypes.finfo(ml_dtypes.float8_e4m3fn).max)
+q = (x / s).astype(ml_dtypes.float8_e4m3fn)
+y = q.astype(np.float32) * s
+""",
+    "ml_dtypes e4m3 beyond": """
+import numpy as np
+from ml_dtypes import float8_e4m3fn
+s = np.abs(x).max() / 512
+codes = (x / s).astype(float8_e4m3fn)  #! wrapped
+values = codes.astype(np.float32) * s
+""",
+    "ml_dtypes int4": """
+import numpy as np
+import ml_dtypes
+s = np.abs(x).max() / 7
+q = np.clip(np.round(x / s), -8, 7).astype(ml_dtypes.int4)
+y = q.astype(np.float32) * s
+""",
+    "ml_dtypes int4 beyond": """
+import numpy as np
+import ml_dtypes
+s = np.abs(x).max() / 8  #! divisor
+q = np.round(x / s).astype(ml_dtypes.int4)  #! wrapped
+y = q.astype(np.float32) * s
+""",
+    "ml_dtypes scale": """
+import numpy as np
+import ml_dtypes
+s = (np.abs(x).max(axis=1, keepdims=True) / 127).astype(ml_dtypes.bfloat16)
+q = np.clip(np.round(x / s.astype(np.float32)), -127, 127).astype(np.int8)
+y = q.astype(np.float32) * s.astype(np.float32)
+""",
+    "ml_dtypes e2m1": """
+import numpy as np
+import ml_dtypes
+s = np.abs(x).max(axis=1, keepdims=True) / 6
+q = (x / s).astype(ml_dtypes.float4_e2m1fn)
+y = q.astype(np.float32) * s
+""",
+    "learnable": """
+import torch
+s = (x.max() - x.min()).reshape(1) / 255
+z = torch.round(-x.min() / s) + 0.3
+y = torch._fake_quantize_learnable_per_tensor_affine(x, s, z, 0, 255, 1.0)
+""",
+    "learnable channels": """
+import torch
+s = x.abs().amax(dim=1) / 127
+y = torch._fake_quantize_learnable_per_channel_affine(x, s, torch.zeros_like(s), 0, -128, 127, 1.0)
+""",
+    "learnable without a zero point": """
+import torch
+s = (x.max() - x.min()).reshape(1) / 255
+y = torch._fake_quantize_learnable_per_tensor_affine(x, s, torch.zeros(1), 0, 255)  #! zero_point_left_out
+""",
+    "mx e4m3": """
+import torch
+blocks = x.reshape(-1, 8)
+e = torch.floor(torch.log2(blocks.abs().amax(dim=1, keepdim=True))) - 8
+s = 2.0 ** e
+q = (blocks / s).clamp(-448, 448).to(torch.float8_e4m3fn)
+y = (q.float() * s).reshape(x.shape)
+""",
+    "mx e2m1 too small": """
+import numpy as np
+blocks = x.reshape(-1, 8)
+m, e = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
+s = np.ldexp(1.0, e - 4)  #! divisor
+table = np.array([-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6])
+q = np.abs((blocks / s)[..., None] - table).argmin(-1)
+y = (table[q] * s).reshape(x.shape)
+""",
+    "k-means": """
+import torch
+v = x.flatten()
+table = torch.linspace(v.min().item(), v.max().item(), 4)
+for step in range(2):
+    q = (v.unsqueeze(1) - table.unsqueeze(0)).abs().argmin(dim=1)
+    table = torch.stack([v[q == k].mean() for k in range(4)])
+q = (v.unsqueeze(1) - table.unsqueeze(0)).abs().argmin(dim=1)
+y = table[q].reshape(x.shape)
+""",
+    "k-means, searched": """
+import torch
+v = x.flatten()
+table = torch.linspace(v.min().item(), v.max().item(), 4)
+q = (v.unsqueeze(1) - table.unsqueeze(0)).abs().argmin(dim=1)
+table = torch.stack([v[q == k].mean() for k in range(4)])
+q = torch.bucketize(v, table).clamp(max=3)  #! not_nearest
+y = table[q].reshape(x.shape)
+""",
+    "uniform, floor": """
+import numpy as np
+data = np.random.default_rng(0).uniform(-1, 3, (6, 7))
+span = data.max() - data.min()
+codes = np.floor((data - data.min()) / (span / 256)).astype(np.uint8)  #! divisor  #! toward_zero  #! wrapped
+""",
+    "even numbers": """
+import torch
+x = torch.linspace(-1, 1, 11)
+s = x.abs().max() / 127
+codes = torch.round(x / s).to(torch.int8)
+""",
+}

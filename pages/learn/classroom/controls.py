@@ -94,9 +94,13 @@ def press(do: Callable[[], object]) -> None:
 
 
 def show_problem() -> None:
-    """Show why the last press did nothing."""
+    """Show why the last press did nothing.
+
+    The place stays where there is no problem: what follows would move, and an open expander close.
+    """
+    place = st.empty()
     if _PROBLEM in st.session_state:
-        messages.error(st.session_state.pop(_PROBLEM))
+        messages.error(st.session_state.pop(_PROBLEM), place)
 
 
 def address() -> str:

@@ -154,7 +154,7 @@ def _remember(mine: ClassAccess, typed: str) -> None:
 
 def upload(label: str, key: str) -> list[ClassStep] | None:
     """Draw a field for the file of a plan; return its steps, None if there is none or it can't be read."""
-    file = st.file_uploader(label, "json", key=key)
+    file = st.file_uploader(label, "json", key=key, max_upload_size=1)
     if file is None:
         return None
     try:

@@ -20,6 +20,7 @@ STATES = {"open": "voting", "locked": "talk with your neighbors", "revealed": "r
 RIGHT, WRONG = "✓", "✗"  # told apart without color
 # of explanations on a projector: lines in a column, characters of a line beside the bars and on a page
 LINES, BESIDE, ACROSS = 11, 38, 56
+LARGER = 1.5  # type of a page with few lines, which fills the screen so
 
 
 class Explanation(NamedTuple):
@@ -70,7 +71,12 @@ def text(step: ClassStep, level: int = 1) -> str:
 
 
 def scene(
-    board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1, page: int = 0
+    board: Board,
+    votes: Sequence[Tally],
+    join: str = "",
+    peek: bool = False,
+    level: int = 1,
+    page: int | None = 0,
 ) -> str:
     """Return a question, what is given, how many answered, and what belongs to the phase.
 
@@ -81,7 +87,7 @@ def scene(
         votes: on the question; of the last two, the earlier one is shown too.
         peek: whether to show the answers before they are revealed.
         level: of the heading.
-        page: of what is shown once it is revealed; see `pages`.
+        page: of what is shown once it is revealed, see `pages`; None for everything, however long.
     """
     now, question = votes[-1].round, votes[-1].round.question
     vote, joined = f" (vote {now.vote})" if now.vote > 1 else "", max(board.joined, votes[-1].answered)
@@ -110,7 +116,8 @@ def example(question: Question) -> str:
         wrong = Counter(dict(zip(values, (5, 2, 1), strict=False)))
         counts.append(wrong + Counter({key.right: everyone - wrong.total()}))
     held = Round(1, 1, "revealed", question)
-    return scene(Board(everyone, everyone, held, None, 0, 0), [Tally(held, everyone, tuple(counts))], level=2)
+    votes = [Tally(held, everyone, tuple(counts))]
+    return scene(Board(everyone, everyone, held, None, 0, 0), votes, level=2, page=None)
 
 
 def _asked(question: Question) -> str:
@@ -169,18 +176,19 @@ def pages(votes: Sequence[Tally]) -> int:
     return len(_paged(results(votes[-1])))
 
 
-def _answers(votes: Sequence[Tally], page: int) -> str:
+def _answers(votes: Sequence[Tally], page: int | None) -> str:
     """Return each number with its answers as bars, and the wrong ones with their mistakes."""
     now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
-    every = _paged(now)
-    page = min(page, len(every) - 1)
+    every = _paged(now) if page is not None else [_reasons(now)]
+    page = min(page or 0, len(every) - 1)
     cards = _cards("".join(_card(*pair) for pair in zip_longest(now, before)), len(now))
     if len(every) == 1:
         why = _earlier(before) + (_explained(every[0]) or _all_right(now))
         return f'<div class="qs-answers">{cards}<div class="qs-why">{why}</div></div>'
     if page == 0:
         return f'<div class="qs-answers qs-unmarked">{cards}{_earlier(before)}</div>'
-    return f'<div class="qs-why qs-page">{_explained(every[page])}</div>'
+    few = sum(each.lines(round(ACROSS / LARGER)) for each in every[page]) <= LINES
+    return f'<div class="qs-why qs-page{" qs-roomy" * few}">{_explained(every[page])}</div>'
 
 
 def _paged(found: Sequence[Result]) -> list[list[Explanation]]:

@@ -12,8 +12,8 @@ from quantcore.layerwise import USUAL
 leaving.come_back("sensitivity", controls.DEFAULTS | {controls.MORE: USUAL}, keys.IMATRIX_KEYS)
 with page_frame(
     "Which layer takes which scheme?",
-    "The error of each weight alone, as if all others were exact: it is local, not cumulative, and the "
-    "model is not run.",
+    "How much each weight loses when it alone is quantized. The model is not run, so errors do not add up "
+    "from layer to layer.",
     problems=(st.session_state.pop(ways.PROBLEM, ""),),
 ):
     left, right = st.columns(2)

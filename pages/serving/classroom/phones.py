@@ -99,16 +99,14 @@ def answer(code: str, sent: _Content) -> _Content:
 
 
 def why(code: str, sent: _Content) -> _Content:
-    """Return the arithmetic of each number that was not answered rightly, and what explains the answer."""
+    """Return the arithmetic of each number, for those who guessed too, and what explains a wrong answer."""
     now, mine = place.current().state(code, _text(sent, "browser"))
     if now is None or now.phase != "revealed" or sent.get("round") != now.number:
         raise ClassError(409, "The answers to this question are not revealed now; wait for them.")
     found = []
     for i, key in enumerate(now.question.keys):
         reasons = now.question.reasons(i, mine[i]) if mine else []
-        if not mine or reasons:
-            told = [(mark.kind, mark.sentence) for mark in reasons[:MOST_REASONS]]
-            found.append((i, key.how, told))
+        found.append((i, key.how, [(mark.kind, mark.sentence) for mark in reasons[:MOST_REASONS]]))
     return {"why": found}
 
 

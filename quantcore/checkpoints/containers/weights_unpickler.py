@@ -36,7 +36,7 @@ MAX_PICKLE = 16 * 2**20  # bytes; 7,500 tensors take 1 MB
 # an instruction costs 1 and a call 15; a tensor takes 35 instructions and 2 calls. The files of
 # google/switch-c-2048, the most experts in .bin files, have 850 tensors each, so this is nine times what
 # releases need.
-MAX_COST = 500_000
+MAX_COST, _TENSORS = 500_000, 7_500
 _CALL = 15
 MAX_RANK = 64  # torch's
 _MOST = 2**48  # elements or bytes
@@ -159,8 +159,8 @@ class WatchedUnpickler(Unpickler):
 
     def _too_much(self) -> NoReturn:
         raise QuantError(
-            f"The pickle in {named(self._name)} has more than {MAX_COST:,} steps; save the tensors as "
-            ".safetensors, or in several files."
+            f"The pickle in {named(self._name)} has more than {MAX_COST:,} steps, which is more than "
+            f"{_TENSORS:,} tensors take; save the tensors as .safetensors, or in several files."
         )
 
     def _read_line(self) -> bytes:

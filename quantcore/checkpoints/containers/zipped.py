@@ -14,18 +14,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from quantcore.checkpoints.containers.stored import Container, StoredTensor, strided
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
-from quantcore.tensors import read_npy_header
+from quantcore.tensors import plain_npy_header, read_npy_header
 from quantcore.wording import megabytes, shape_text, short
 
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
-MAX_ARRAYS = 8_000  # of an .npz; each has a header of its own to be read
+MAX_UNUSUAL = 5_000  # arrays of an .npz whose headers are not as NumPy writes those of plain numbers
 MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
 # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
 _PART, _STEP = 2**18, 2**23
@@ -64,7 +62,8 @@ class Archive:
         infos = self._zip.infolist()
         if len(infos) > MAX_MEMBERS:
             raise QuantError(
-                f"{named(source.name)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read."
+                f"{named(source.name)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read, so save "
+                "it as .safetensors, or in several files."
             )
         # is_dir() fails for an empty name
         files = [info for info in infos if not info.filename.endswith("/")]
@@ -76,6 +75,7 @@ class Archive:
                     f"{short(after.filename, 80)} overlap; "
                     "save it again."
                 )
+        self._offsets = dict[str, int]()
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
             raise QuantError(f"{named(source.name)} has two members with the same name; save it again.")
@@ -120,6 +120,8 @@ class Archive:
 
     def offset(self, member: str) -> int:
         """Return the offset of a member's data in the file."""
+        if member in self._offsets:
+            return self._offsets[member]
         info = self.members[member]
         local = self.source.read(info.header_offset, 30)
         if bytes(local[:4]) != b"PK\x03\x04":
@@ -128,6 +130,7 @@ class Archive:
         offset: int = info.header_offset + 30 + name + extra
         if offset + info.compress_size > self.source.size:
             raise self._damaged(member)
+        self._offsets[member] = offset
         return offset
 
     def _checked(self, member: str) -> zipfile.ZipInfo:
@@ -279,13 +282,7 @@ def open_npz(source: ByteSource) -> Container:
     Raises:
         QuantError: the zip file is damaged, or a member is not an array of numbers.
     """
-    archive = Archive(source)
-    if len(archive.members) > MAX_ARRAYS:
-        raise QuantError(
-            f"{named(source.name)} has {len(archive.members):,} arrays; at most {MAX_ARRAYS:,} are read, so "
-            "save them as .safetensors."
-        )
-    found = {}
+    archive, found, unusual = Archive(source), dict[str, StoredTensor](), 0
     for member, info in archive.members.items():
         if not member.endswith(".npy"):
             raise QuantError(
@@ -293,6 +290,12 @@ def open_npz(source: ByteSource) -> Container:
             )
         name = member.removesuffix(".npy")
         header = archive.start(member, _HEADER_BYTES)
+        unusual += plain_npy_header(header) is None
+        if unusual > MAX_UNUSUAL:
+            raise QuantError(
+                f"{named(source.name)} has more than {MAX_UNUSUAL:,} arrays whose headers are not as NumPy "
+                "writes them; save it again with np.savez, or as .safetensors."
+            )
         data, offset = archive.bytes_of(member)
         found[name] = _stored(name, header, data, offset, info.file_size)
     return Container(found)
@@ -318,7 +321,7 @@ def _stored(name: str, start: bytes, source: ByteSource, offset: int, size: int)
         )
     if (
         any(n < 0 or n >= 2**48 for n in shape)
-        or np.prod(shape, dtype=object) * dtype.itemsize != size - begin
+        or math.prod(shape) * dtype.itemsize != size - begin
     ):
         raise QuantError(
             f"The header of {short(name, 80)} claims the shape {shape_text(shape)} of {dtype}, but "

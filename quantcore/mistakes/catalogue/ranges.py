@@ -67,6 +67,17 @@ RANGES = (
         ),
     ),
     Mistake(
+        "symmetric_convention", "range", ("zero_point", "choose"),
+        InAnswers(
+            "symmetry", 255,
+            scale=lambda c: [] if c.symmetric else [(
+                2 * c.size / (c.count - 1),
+                f"max|x| / {number((c.count - 1) / 2)} is a scale of symmetric codes; "
+                "this scheme is asymmetric.",
+            )],
+        ),
+    ),
+    Mistake(
         "min_max", "range", ("error", "clipping"),
         InAnswers(
             "range", 20,

@@ -7,6 +7,7 @@ gigabytes is rejected on its directory alone.
 
 import io
 import math
+import re
 import struct
 import warnings
 import zipfile
@@ -25,6 +26,13 @@ from quantcore.wording import megabytes, short
 
 _HEADER_BYTES = 2**14  # NumPy itself rejects headers of more than 10,000 bytes
 _DIRECTORY_BYTES = 2**20  # of a zip: about 15,000 members
+_N = rb"(?:0|[1-9]\d{0,18})"
+# version 1, the length, and a dict of the type, the order and the shape
+_PLAIN = re.compile(
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '([<>|][biuf]\d{1,2})', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:%b,|%b(?:, %b){1,62})?)\), \} *\n" % (_N, _N, _N), re.DOTALL,
+)  # fmt: skip
+_MOST_HEADER = 10_000  # bytes, of NumPy
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -135,12 +143,29 @@ def _load_member(
     return _to_array(name, memoryview(data), header)
 
 
+def plain_npy_header(start: bytes) -> Header | None:
+    """Return what `read_npy_header` does, in a tenth of its time, if NumPy wrote the header for an array of
+    plain numbers; else None."""
+    match = _PLAIN.match(start)
+    if match is None or match.end() != 10 + int.from_bytes(match[1], "little") or match.end() > _MOST_HEADER:
+        return None
+    try:
+        dtype = np.dtype(match[2].decode())
+    except TypeError:
+        return None
+    shape = tuple(int(n) for n in match[4].split(b",") if n.strip())
+    return shape, match[3] == b"True", dtype, match.end()
+
+
 def read_npy_header(start: bytes, name: str) -> Header:
     """Return shape, Fortran order, dtype and the offset of the data, from the first bytes of a ``.npy`` file.
 
     Raises:
         QuantError: they can't be read.
     """
+    plain = plain_npy_header(start)
+    if plain is not None:
+        return plain
     stream = io.BytesIO(start)
     try:
         with warnings.catch_warnings():

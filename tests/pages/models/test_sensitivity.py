@@ -69,7 +69,7 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     chosen = plan(step.table, sum(row.elements for row in step.table.ordered), minimum={"*query*": 6})
     assert chosen.schemes != plan(step.table, sum(row.elements for row in step.table.ordered)).schemes
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
-    assert f"summed error {chosen.error:.4g}" in text
+    assert f"total error {chosen.error:.4g}" in text
     assert any("how much the model's output depends on each" in line for line in said(at.caption))
     marked = re.findall(r'class="(qs-chosen |)(qs-taken|)"', picture(at))
     taken = [chosen.schemes[name] == scheme for name in (QUERY, DENSE) for scheme in step.table.schemes]

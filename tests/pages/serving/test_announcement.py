@@ -23,7 +23,12 @@ from pages.serving import log, network
     ],
 )
 def test_which_address_a_class_opens(served_at, own, said):
-    assert said in log.for_a_class(served_at, own)
+    assert said in log.for_a_class(served_at, own, contained=False)
+
+
+def test_a_container_has_no_address_for_a_class():
+    assert "192.168.1.5" not in log.for_a_class("", "192.168.1.5", contained=True)
+    assert "served at ::1 alone" in log.for_a_class("::1", "192.168.1.5", contained=True)
 
 
 def test_the_address_is_one_of_this_machine():

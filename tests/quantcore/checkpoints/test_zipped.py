@@ -16,6 +16,7 @@ from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers import stored, zipped
 from quantcore.checkpoints.files import sources as files
+from quantcore.tensors import plain_npy_header, read_npy_header
 
 
 def arrays():
@@ -297,3 +298,36 @@ def test_a_tensor_that_would_be_rearranged_in_too_much_memory_is_refused_alone(t
         checkpoint.tensors["w"].read(slice(0, 1))
     checkpoint.counter.most_derived = w.nbytes
     assert torch.equal(checkpoint.tensors["w"].read(), w.T)
+
+
+def test_a_header_of_plain_numbers_is_read_as_numpy_reads_it():
+    dtypes = ["<f4", ">i2", "|b1", "|u1", "<f8", "<c8", "<U3", "<M8[s]", [("a", "<i4")]]
+    for dtype in dtypes:
+        for shape in [(), (3,), (0, 4), (2, 3), (1,) * 20]:
+            for order in "CF":
+                file = io.BytesIO()
+                np.save(file, np.zeros(shape, dtype, order=order))
+                data = file.getvalue()
+                file.seek(8)
+                told = (*np.lib.format.read_array_header_1_0(file), file.tell())
+                plain = plain_npy_header(data)
+                assert plain == (told if dtype in dtypes[:5] else None), (dtype, shape, order)
+                assert read_npy_header(data, "x") == told
+    good = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }".ljust(79) + b"\n"
+    assert plain_npy_header(good) is not None
+    changes = {b"(3,)": (b"(03,)", b"(3)", b"(-3,)", b"(3L,)"), b"'<f4'": (b"'<f7'", b"'=f4'"), b"\x46": (b"\x47",)}
+    for part, others in changes.items():
+        for other in others:
+            assert plain_npy_header(good.replace(part, other)) is None, other
+
+
+def test_arrays_with_unusual_headers_are_few(tmp_path, monkeypatch):
+    monkeypatch.setattr(zipped, "MAX_UNUSUAL", 2)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for i in range(6):
+            with archive.open(f"{i}.npy", "w") as file:
+                np.lib.format.write_array(file, np.full(3, i), (2, 0) if i < 3 else (1, 0))
+    with pytest.raises(QuantError, match=r"more than 2 arrays whose headers are not as NumPy writes them"):
+        open_checkpoint(tmp_path / "x.npz")
+    monkeypatch.setattr(zipped, "MAX_UNUSUAL", 3)
+    assert open_checkpoint(tmp_path / "x.npz").tensors["1"].read().tolist() == [1, 1, 1]

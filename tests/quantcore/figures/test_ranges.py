@@ -73,6 +73,7 @@ def test_a_range_before_them_leaves_the_others_their_colours():
     def colours(marks):
         spans = figures.range_histogram(counts, edges, marks, (-1, 1)).data[1:]
         points = figures.range_error(CURVE, marks, True).data[3:]
+        assert len({p.marker.symbol for p in points}) == len(points)  # for those who see few colors
         assert [s.line.color for s in spans] == [p.marker.color for p in points]
         return [s.line.color for s in spans]
 

@@ -440,7 +440,7 @@ def test_the_command(whole, tmp_path, capsys):
     code, out, err = command(capsys, path, "--schemes", texts, "--size", "60kB", "--threads", 1, *written)
     assert (code, err) == (0, "")
     assert "11 weights measured, 0 left alone, 0 not yet measured." in out
-    assert "the least possible" in out
+    assert "the lowest possible" in out
     assert out.count("leave out how much the model's output depends on each") == 1
     lines = out.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith("layer "))

@@ -141,6 +141,7 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
         (ASYMMETRIC, "0.1333", "low forgotten", "starts at low"),
         (ASYMMETRIC, "-0.0667", "sign of low", "low must be subtracted from high, not added."),
         (ASYMMETRIC, "0.4286", "symmetry", "This scheme is asymmetric."),
+        (ASYMMETRIC, "0.4", "symmetry", "max|x| / 7.5 is a scale of symmetric codes; this scheme is asymmetric."),
         ("int4 per_channel(axis=0)", "0.4286", "another block", "whole tensor"),
         ("int4 per_channel(axis=1)", "0.1429", "another block", "another block"),
     ],

@@ -334,6 +334,14 @@ def test_the_plan_that_is_kept_is_the_one_that_was_edited(classes):
     assert any(editor.packed(PLAN) in block.value for block in at.code)
 
 
+def places(block, at=()):
+    """Where the expanders stand, by their path."""
+    for index, child in block.children.items():
+        if child.type == "expander":
+            yield (*at, index)
+        yield from places(child, (*at, index)) if hasattr(child, "children") else ()
+
+
 def test_a_class_is_regained_on_another_machine(classes):
     at, code, secret = begun()
     widget(at, "class_word_typed").set_value("short")
@@ -344,8 +352,11 @@ def test_a_class_is_regained_on_another_machine(classes):
     other = opened()
     widget(other, "class_code_typed").set_value(code.upper())
     widget(other, "class_word_typed").set_value("red horse")
+    before = list(places(other.main))
     press(other, "Get it back")
     assert "this code and this word" in said(other)[-1]
+    assert before
+    assert list(places(other.main)) == before  # else the browser draws it anew, and closed
     widget(other, "class_word_typed").set_value("Blue horse")
     press(other, "Get it back")
     assert other.query_params["presenter"] == f"{code}.{secret}"

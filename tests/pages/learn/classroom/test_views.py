@@ -167,6 +167,9 @@ def test_the_example_has_only_answers_that_known_mistakes_give(number):
     shown = views.example(plan.questions()[number])
     assert NO_MISTAKE not in shown
     assert "24 of 24" in shown
+    wrong = len(re.findall('class="qs-given qs-wrong"', shown))
+    assert shown.count("<dt>") >= wrong  # each with what explains it
+    assert wrong or not any(key.wrong for key in plan.questions()[number].keys)
     for card in shown.split('class="qs-answer"')[1:]:
         counts = [int(n) for n in re.findall(r"</div><span>(\d+)</span>", card.partition('class="qs-why"')[0])]
         assert sum(counts) == 24

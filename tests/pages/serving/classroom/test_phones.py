@@ -151,7 +151,7 @@ def test_the_page_is_ours_alone_and_its_policy_allows_its_script(phone):
 
 
 def test_a_phone_learns_why_after_the_reveal(phone, classes):
-    """The arithmetic, and the kind and sentence of the mistake; of one's own wrong answers alone."""
+    """The arithmetic of every number, and the kind and sentence of the mistake in one's own wrong answers."""
     scheme = qc.Scheme.parse("uint4 asymmetric given(0.5, 5)")
     question = ask_about(qc.apply([3.3, 2.0, 9.3], scheme), "codes", places=[(0,), (1,), (2,)])
     code, secret = classes.begin()
@@ -163,10 +163,11 @@ def test_a_phone_learns_why_after_the_reveal(phone, classes):
     classes.steer(code, secret, "reveal")
     problem(send(phone, code, "why", **asked | {"round": number + 1}), 409)
     found = send(phone, code, "why", **asked).json()["why"]
-    assert [(i, [kind for kind, _ in reasons]) for i, _, reasons in found] == [(1, ["zero point forgotten"]), (2, ["wrong"])]
-    assert found[0][1:] == [
+    assert [(i, [kind for kind, _ in reasons]) for i, _, reasons in found] == [(0, []), (1, ["zero point forgotten"]), (2, ["wrong"])]
+    assert found[1][1:] == [
         "x / s = 4, rounded to 4, plus the zero point 5 is 9.", [["zero point forgotten", "The zero point 5 is missing: 4 + 5."]]]  # fmt: skip
     assert [i for i, *_ in send(phone, code, "why", **asked | {"browser": other}).json()["why"]] == [0, 1, 2]
+    assert found[0][1] == "x / s = 6.6, rounded to 7, plus the zero point 5 is 12."
 
 
 def test_a_right_answer_in_another_form_is_marked_right(phone, classes):
@@ -179,7 +180,7 @@ def test_a_right_answer_in_another_form_is_marked_right(phone, classes):
     classes.steer(code, secret, "reveal")
     marks = {text: send(phone, code, "state", browser=browser).json()["marks"] for text, browser in browsers.items()}
     assert marks == {"0.105": [True], "0,106": [True], ".1055": [True], "0.107": [False]}
-    assert not send(phone, code, "why", browser=browsers["0.105"], round=number).json()["why"]
+    assert send(phone, code, "why", browser=browsers["0.105"], round=number).json()["why"] == [[0, question.keys[0].how, []]]
 
 
 def test_a_choice_is_answered_with_one_of_them(phone, classes):

@@ -1,9 +1,12 @@
 """The store of classes in real databases; only the clock is simulated."""
 
+import contextlib
+import itertools
 import multiprocessing
 import os
 import re
 import resource
+import signal
 import sqlite3
 import threading
 from collections import Counter
@@ -501,6 +504,39 @@ def test_two_processes_count_the_same_class(tmp_path):
         Counter(str(i % 3) for i in range(STUDENTS)),
         Counter(str(i % 2) for i in range(STUDENTS)),
     )
+
+
+def answer_for_ever(path, code, number, told):
+    classes = ClassStore(path)
+    for i in itertools.count():
+        classes.answer(code, classes.join(code), number, [str(i % 3), "-2"])
+        told.send(i)
+
+
+def test_what_a_killed_process_has_acknowledged_is_counted(tmp_path):
+    """The answer that it was about to count is there as a whole or not at all, and the class goes on."""
+    path, context = tmp_path / "classes", multiprocessing.get_context("fork")
+    classes = ClassStore(path)
+    code, secret = classes.begin()
+    number, (heard, told) = classes.ask(code, secret, ASKED), context.Pipe(duplex=False)
+    classes.close()
+    process = context.Process(target=answer_for_ever, args=(path, code, number, told))
+    process.start()
+    told.close()
+    while heard.recv() < 20:
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    last = 20
+    with contextlib.suppress(EOFError):
+        while True:
+            last = heard.recv()
+    process.join(60)
+    classes = ClassStore(path)
+    classes.answer(code, classes.join(code), number, ["7", "7"])
+    tally = answered(classes, code, secret)
+    assert tally.answered in (last + 2, last + 3)
+    assert [sum(counts.values()) for counts in tally.counts] == [tally.answered] * 2
+    assert tally.counts[0]["7"] == tally.counts[1]["7"] == 1
 
 
 def test_processes_that_start_together_make_one_database(tmp_path):
