@@ -69,8 +69,10 @@ def moved(
                 found = begun(option, shape, scheme.convention)
             case "group", qc.PerGroup() | qc.PerFlatGroup():
                 found = replace(found, size=number)
-            case ("axis", qc.PerChannel()) | ("group_axis", qc.PerGroup()):
-                found = replace(found, axis=number)
+            case "axis", qc.PerChannel():
+                found = qc.PerChannel(number)
+            case "group_axis", qc.PerGroup(size):
+                found = qc.PerGroup(size, number)
     return found, option
 
 

@@ -379,12 +379,12 @@ def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pyt
     del live["controls"]["ends"]  # which depend on the tensor
     assert live == {
         "at": "",
-        "controls": {"seed": [0], "outlier_channel_factor": [12], "bits": [4], "codes": [0], "mode": [0]},
+        "controls": {"seed": [0], "outlier_channel_factor": [12], "per": [0], "bits": [4], "codes": [0], "mode": [0]},
     }
 
 
 def test_a_format_without_bits_has_less_to_follow() -> None:
-    tensor = {"seed": [0], "outlier_channel_factor": [12], "value": [-1, -1, 0], "ends": [15.8669]}
+    tensor = {"seed": [0], "outlier_channel_factor": [12], "per": [0], "value": [-1, -1, 0], "ends": [15.8669]}
     assert sent(opened(format="e4m3fn"))["live"]["controls"] == tensor
     at = opened(format="e4m3fn", range="percentile", p="97.12345")
     live = sent(at)["live"]
