@@ -1,7 +1,7 @@
 """A widget looks up its own value in the session, instead of gathering the values of all widgets.
 
 Streamlit's lists, fields and numbers each ask for the whole session as a dict, to see whether it holds None
-under their key: on a page with fifty controls, that is a fifth of the run. What they get here answers the same.
+under their key: on a page with fifty controls, a fifth of the run. What they get here answers the same.
 """
 
 from collections.abc import Iterator, Mapping
