@@ -48,8 +48,17 @@
     return say(whole ? "Link copied" : "Link copied. It does not carry everything: the text below Link says what is missing.");
   }
 
+  // The run of a fragment, such as that of a slider with its picture, draws no Link: its popover shows the address as it is now
+  function follow(tries = 40) {
+    const shown = document.querySelector("%popover_body% code");
+    if (!shown) { if (tries) window.setTimeout(follow, 50, tries - 1); return; }
+    if (!shown.textContent.startsWith(window.location.origin) || shown.textContent === address()) return;
+    shown.textContent = address();
+    shown.closest("%code%")?.querySelector("button")?.style.setProperty("display", "none"); // it would copy what stood there
+  }
+
   window.addEventListener("click", (event) => {
-    if (event.target.closest?.(".st-key-qs_link button")) copy();
+    if (event.target.closest?.(".st-key-qs_link button")) { copy(); follow(); }
     else if (!code.hidden && !box.contains(event.target)) hide();
   }, true);
   window.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); }, true);

@@ -132,31 +132,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...], *, drags: bool) -> View:
     """Draw the controls under the maps: overlays, element, visible part."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
-        st.checkbox(
-            "Block borders",
-            key="borders",
-            help="Draw lines between the blocks that share a scale",
-            bind="query-params",
-        )
-        st.checkbox(
-            "Numbers",
-            True,
-            key="numbers",
-            help="Show numbers in the cells where they fit",
-            bind="query-params",
-        )
-        if drags:
-            st.checkbox(
-                "Drag values",
-                key="drags",
-                help="Press on a cell of the original and move up or down to change its value. Alt does the "
-                "same without this.",
-                bind="query-params",
-            )
-        if st.session_state.get(pinned.PIN):
-            hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with "
-            hint += "the pinned scheme"
-            st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, bind="query-params")
+        _overlay_controls(drags=drags)
         st.text_input(
             "Element",
             key="cell",
@@ -185,6 +161,22 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...], *, drags: boo
                 "Error map", "error_of", _ERRORS, label_visibility="collapsed", width="content", help=hint
             )
     return view
+
+
+def _overlay_controls(*, drags: bool) -> None:
+    """Draw what is laid over the cells; ``drags``: whether their values can be changed by dragging."""
+    hint = "Draw lines between the blocks that share a scale"
+    st.checkbox("Block borders", key="borders", help=hint, bind="query-params")
+    hint = "Show numbers in the cells where they fit"
+    st.checkbox("Numbers", True, key="numbers", help=hint, bind="query-params")
+    if drags:
+        hint = "Press on a cell of the original and move up or down to change its value. Alt does the same "
+        hint += "without this."
+        st.checkbox("Drag values", key="drags", help=hint, bind="query-params")
+    if st.session_state.get(pinned.PIN):
+        hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with "
+        hint += "the pinned scheme"
+        st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, bind="query-params")
 
 
 def _name_slice(place: DeltaGenerator, shape: tuple[int, ...], view: View, worst: tuple[int, ...]) -> None:

@@ -1,6 +1,7 @@
 """How good a result is: metrics, views, sweeps and curves."""
 
 from quantcore.analysis.blocks import block_errors, elements_of
+from quantcore.analysis.cell_boxes import Span
 from quantcore.analysis.metrics import (
     Errors,
     Report,
@@ -34,7 +35,6 @@ from quantcore.analysis.views import (
     SYMBOLS,
     Cells,
     MapData,
-    Span,
     View,
     box_of_blocks,
     element,

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quantcore.analysis.cell_boxes import Span, extreme_of, mean_square
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
-from quantcore.numerics import CHUNK
 from quantcore.qparams import Dequantizer, unscale
 from quantcore.quantization import Quantized
 
@@ -28,8 +28,6 @@ __all__ = [
     "place", "step_of", "steps",
 ]  # fmt: skip
 
-Span = tuple[int, int]
-Places = tuple[Tensor, Tensor]
 Place = TypeVar("Place", int, str)
 MAX_CELLS = 256
 MAPS = ("x", "codes", "dequantized", "error")
@@ -249,27 +247,35 @@ def map_data(
         def both(part: Span) -> tuple[Tensor, Tensor]:
             error = _error_size(plane, part, columns)
             if rms and against is None:
-                sums.append(_mean_square(error, step))
+                sums.append(mean_square(error, step))
             return plane.x[slice(*part), slice(*columns)].abs(), error
 
         places = extreme_of(both, rows, columns, step, plane.x.device)
         largest, worst = (_cells(plane, *at) for at in places)
     other = None
     if against is not None:
-        plane_of_other = _plane(against, view)
-
-        def difference(part: Span) -> tuple[Tensor]:
-            return ((_error_size(plane, part, columns) - _error_size(plane_of_other, part, columns)).abs_(),)
-
-        if step != (1, 1):
-            (farthest,) = extreme_of(difference, rows, columns, step, plane.x.device)
-            worst = _cells(plane, *farthest)
-        row, column = (torch.from_numpy(i).to(plane.x.device, torch.int64) for i in (worst.row, worst.column))
-        other = _cells(plane_of_other, row, column).dequantized
+        worst, other = _compared(worst, plane, _plane(against, view), (rows, columns), step)
     parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
     borders = borders_of(rows, columns, plane.block)
     drawn = MapData(largest, worst, rows, columns, step, borders, *parameters, plane.block, other)
     return replace(drawn, rms=torch.cat(sums).sqrt_().cpu().numpy()) if sums else drawn
+
+
+def _compared(
+    worst: Cells, plane: Plane, of_other: Plane, spans: tuple[Span, Span], step: Span
+) -> tuple[Cells, npt.NDArray[np.float32]]:
+    """Return the elements whose errors in two planes differ most, and their x̂ in the other."""
+    rows, columns = spans
+    device = plane.x.device
+
+    def difference(part: Span) -> tuple[Tensor]:
+        return ((_error_size(plane, part, columns) - _error_size(of_other, part, columns)).abs_(),)
+
+    if step != (1, 1):
+        (farthest,) = extreme_of(difference, rows, columns, step, device)
+        worst = _cells(plane, *farthest)
+    row, column = (torch.from_numpy(i).to(device, torch.int64) for i in (worst.row, worst.column))
+    return worst, _cells(of_other, row, column).dequantized
 
 
 def step_of(rows: Span, columns: Span) -> Span:
@@ -361,53 +367,6 @@ def _plane(result: Quantized, view: View) -> Plane:
     x, codes, scale, zero_point, number = parts
     kept = dequantizer.at(lambda _: number)
     return Plane(x, codes, scale, zero_point, extent, result.scheme.format.table, kept)
-
-
-def extreme_of(
-    sizes: Callable[[Span], tuple[Tensor, ...]],
-    rows: Span,
-    columns: Span,
-    step: Span,
-    device: torch.device,
-) -> list[Places]:
-    """Return where each size is largest in each box; ``sizes`` computes sizes such as |x| for some rows."""
-    down = torch.arange(rows[0], rows[1], step[0], device=device)
-    across = torch.arange(columns[0], columns[1], step[1], device=device)
-    band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # height in cells
-    found: list[list[Tensor]] = []
-    for first in range(0, len(down), band):
-        part = (rows[0] + first * step[0], min(rows[0] + (first + band) * step[0], rows[1]))
-        found.append([_largest(size, step) for size in sizes(part)])
-    inside = [torch.cat(parts) for parts in zip(*found, strict=True)]
-    return [(down[:, None] + i // step[1], across + i % step[1]) for i in inside]
-
-
-def _largest(size: Tensor, step: Span) -> Tensor:
-    """Return where the largest element of each box of ``step`` elements is, in row-major order."""
-    short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
-    if any(short):  # padding with -1, below any |x|, is never the largest
-        size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
-    # the largest of each column of a box, then the column that contains the largest of all, then its row: the
-    # only pass over all elements runs along rows, in memory order
-    bands = size.view(-1, step[0], size.shape[1])
-    across = torch.arange(0, size.shape[1], step[1], device=size.device)
-    column = bands.amax(1).view(len(bands), -1, step[1]).argmax(-1)
-    row = bands.gather(2, (across + column)[:, None].expand(-1, step[0], -1)).mT.contiguous().argmax(-1)
-    return row * step[1] + column
-
-
-def _mean_square(error: Tensor, step: Span) -> Tensor:
-    """Return the mean square of each box of ``step`` elements; boxes at the end may have fewer."""
-    height, width = error.shape
-    short = (-height % step[0], -width % step[1])
-    padded = torch.nn.functional.pad(error, (0, short[1], 0, short[0])) if any(short) else error
-    boxes = padded.view(-1, step[0], padded.shape[1] // step[1], step[1])
-    sums = torch.einsum("aibj,aibj->ab", boxes, boxes)
-    down = torch.full((len(boxes),), float(step[0]), device=error.device)
-    across = torch.full((boxes.shape[2],), float(step[1]), device=error.device)
-    down[-1] -= short[0]
-    across[-1] -= short[1]
-    return sums / (down[:, None] * across)
 
 
 def _error_size(plane: Plane, rows: Span, columns: Span) -> Tensor:

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis.views import MAPS, Cells, MapData, Span, borders_of, extreme_of, span_of, step_of
+from quantcore.analysis.cell_boxes import Span, extreme_of
+from quantcore.analysis.views import MAPS, Cells, MapData, borders_of, span_of, step_of
 
 
 def in_tensor(data: MapData, row: int, block: Span, has_original: bool) -> MapData:

@@ -10,6 +10,9 @@ def test_a_click_on_an_output_shows_its_terms(app):
     at_rest(page, "What does quantization do to a layer's output?")
     maps = page.locator(".qs-maps")
     expect(maps).to_have_count(3)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    for n in range(3):  # the cells have room for their numbers
+        expect(maps.nth(n)).to_have_attribute("data-numbers", "64 64")
     last = maps.nth(2)
     last.focus()
     for _ in range(2):  # the first begins at the chosen output

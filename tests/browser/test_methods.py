@@ -21,6 +21,7 @@ def test_the_slider_moves_the_picture_and_the_link_keeps_it(app):
     expect(page.get_by_text("Step 3 of 8", exact=False)).to_be_visible()
     before = page.evaluate(FRAME)
     numbers = page.locator(".st-key-om_gptq .textpoint").all_text_contents()
+    run = page.locator("[data-run]").get_attribute("data-run")
     page.locator(".st-key-om_column").get_by_role("slider").press("ArrowRight")
     expect(page.get_by_text("Step 4 of 8", exact=False)).to_be_visible()
     at_rest(page, HEADING)
@@ -34,6 +35,11 @@ def test_the_slider_moves_the_picture_and_the_link_keeps_it(app):
         in page.locator(".st-key-om_gptq .textpoint").all_text_contents()
     )
     assert "om_column=3" in page.url
+    # the slider draws its picture alone, and the address that Link shows follows
+    assert page.locator("[data-run]").get_attribute("data-run") == run
+    app.button("Link")
+    expect(page.get_by_test_id("stPopoverBody").get_by_test_id("stCode")).to_contain_text("om_column=3")
+    page.keyboard.press("Escape")
     page.locator(".st-key-om_method").get_by_role("radio", name="SmoothQuant").click()
     expect(page.get_by_text("With α = 0.7", exact=False)).to_be_visible()
     at_rest(page, HEADING)

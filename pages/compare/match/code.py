@@ -210,22 +210,8 @@ def _on_tensor(
         )
     with left:
         element = _element(len(shape))
-    content = given or cache.CacheKey(f"code {reading.text}", math.prod(shape))
     try:
-        shown = cache.cached(
-            content,
-            f"code on tensor {place} {element} {scheme} {reading.text}",
-            lambda: guarded.show_code(
-                text,
-                None if given is None else _shape(given),
-                place,
-                np.zeros(1, np.float32) if given is None else cache.values(given).float().numpy(),
-                element,
-                None if given is None else _handed(given, scheme),
-            ),
-            needs.USUAL,
-            long=True,
-        )
+        shown = _shown(text, reading, given, scheme, place, element, math.prod(shape))
     except qc.QuantError as error:
         messages.hint(str(error))
         return ()
@@ -243,6 +229,36 @@ def _on_tensor(
     _values(shown, element)
     _matched(shown, tensor)
     return shown.findings
+
+
+def _shown(
+    text: str,
+    reading: qc.CodeReading,
+    given: PageTensor | None,
+    scheme: qc.Scheme | None,
+    place: int,
+    element: tuple[int, ...],
+    size: int,
+) -> pasted.Shown:
+    """Run the code on a tensor of ``size`` elements, once; ``place``: of which quantizer.
+
+    Raises:
+        QuantError: the code can't be run on it.
+    """
+    return cache.cached(
+        given or cache.CacheKey(f"code {reading.text}", size),
+        f"code on tensor {place} {element} {scheme} {reading.text}",
+        lambda: guarded.show_code(
+            text,
+            None if given is None else _shape(given),
+            place,
+            np.zeros(1, np.float32) if given is None else cache.values(given).float().numpy(),
+            element,
+            None if given is None else _handed(given, scheme),
+        ),
+        needs.USUAL,
+        long=True,
+    )
 
 
 def _named(own: pasted.OwnTensor) -> str:

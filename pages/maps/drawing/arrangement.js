@@ -36,10 +36,10 @@ function stretch(data) {
   return data.large ? STRETCH_LARGE : STRETCH;
 }
 
-// Width of a color bar with its numbers: one for all tensors and, where type is large, as wide as they are
+// Width of a color bar with its numbers: one for all tensors; where type is large, or stacks stand side by side, as wide as they are
 function barWidth(data) {
   const k = zoom(data);
-  if (k === 1) return BAR;
+  if (k === 1 && !data.stacked) return BAR;
   const texts = data.maps.flatMap((name) => barTicks(name, data.colours[name]).map(([, text]) => text));
   return BAR_GAP + BAR_WIDTH * k + TICK_GAP + Math.ceil(sizes()[0] * Math.max(NUMBER_LARGE, ...texts.map(wide)));
 }

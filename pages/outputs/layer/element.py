@@ -11,11 +11,12 @@ from pages.shared.computing import cache
 from pages.shared.state import choice
 from quantcore import outputs
 from quantcore.outputs import IntegerLayer, LayerOutput, OutputTerms
-from quantcore.wording import count
+from quantcore.wording import count, joined
 
 ROWS = 256  # terms of the table
 OUTPUTS = {"uint8": "uint8 asymmetric", "int8": "int8 symmetric"}
 ACCUMULATORS = {"32": "32 bits", "24": "24 bits", "16": "16 bits"}
+_BOUND = 8.0  # times the layer: differences, and ten products of norms as float64
 _NEED = 8.0  # times the layer: codes as float64, and the sums as int64
 
 
@@ -28,6 +29,20 @@ def dot_product(done: ShownLayer, at: tuple[int, int]) -> None:
     with right:
         messages.lines(part_lines(terms, done.found), arithmetic.PLACE, heading=heading(terms))
         st.caption(messages.plain(leading_sentence(terms)))
+        make = lambda: float(done.found.bound[at])  # noqa: E731
+        bound = cache.cached_small(done.content, f"bound {at}", make, _BOUND)
+        st.caption(messages.plain(float_sentence(done.found, at, bound)))
+
+
+def float_sentence(found: LayerOutput, at: tuple[int, int], bound: float) -> str:
+    """Say how far the parts are from ŷ − y in float32, and the ``bound`` that is derived for that."""
+    parts = sum(float(part[at]) for part in found.parts.values())
+    rest = abs(float(found.y_hat[at]) - float(found.y[at]) - parts)
+    are = "add up to" if len(found.parts) > 1 else "is"
+    return (
+        f"In float32, {joined(list(found.parts))} {are} ŷ − y here up to {rest:.1e}; rounding allows "
+        f"{bound:.1e} at most."
+    )
 
 
 def heading(terms: OutputTerms) -> str:

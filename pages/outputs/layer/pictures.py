@@ -119,7 +119,7 @@ def draw(task: LayerTask, done: ShownLayer, at: tuple[int, int], current: Curren
     }
     # no value is dragged in a cell here
     followed = replace(current, controls={k: v for k, v in current.controls.items() if k != VALUE})
-    for place, (name, on_pick) in zip(st.columns(3, gap="small"), picks.items(), strict=True):
+    for place, (name, on_pick) in zip(st.columns(3, gap="xsmall"), picks.items(), strict=True):
         view, key = LayerView(name, task.choices, typed, theme(), is_large()), f"ly_map_{name}"
         with place:
             following = live.offer(view, followed, key, quick=task.products <= LIVE)

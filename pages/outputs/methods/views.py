@@ -77,6 +77,13 @@ def _columns(ran: run.Ran, layer: PageLayer) -> None:
             f"{rows * columns:,}; choose a part of it to see them."
         )
         return
+    _stepped(found)
+    _say(words.compensating(ran))
+
+
+@st.fragment
+def _stepped(found: outputs.Compensated) -> None:
+    """Draw the slider over GPTQ's columns, and the step that it stands at: a move draws these alone."""
     last = len(found.steps) - 1
     if st.session_state.get("om_column", 0) > last:
         st.session_state["om_column"] = last
@@ -91,7 +98,6 @@ def _columns(ran: run.Ran, layer: PageLayer) -> None:
     _say(words.column(found, index))
     row = words.most_wrong_row(found, index)
     messages.lines(words.arithmetic(found, index, row), heading=f"Row {row} in this step")
-    _say(words.compensating(ran))
 
 
 def _rotated(ran: run.Ran) -> None:

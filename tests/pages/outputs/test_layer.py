@@ -163,6 +163,10 @@ def test_terms_of_an_output_and_its_parts() -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(list(numbers.values()), expected, rtol=1e-5)
     assert "y[1, 2]: token 1, output channel 2" in bodies(at)
+    (told,) = [text for text in said(at.caption) if text.startswith("In float32, x·ΔW, Δx·W and Δx·ΔW add up")]
+    rest, bound = map(float, re.findall(r"\d\.\de[-+]\d+", told))
+    of_library = qc.outputs.layer(X, tensors.parse(W), "int4", "int8", [0.5, -1, 3]).bound[1, 2]
+    assert rest <= bound == float(f"{of_library:.1e}")
 
 
 def test_the_worst_output_is_shown_first() -> None:
