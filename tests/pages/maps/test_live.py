@@ -315,7 +315,8 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
 
 def test_lines_that_follow_late_leave_the_pointer_what_the_maps_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arithmetic, "_served", True)
-    address = sent(opened())["live"]["at"]
+    at = opened()
+    address = sent(at)["live"]["at"]
     shown, _ = read(ask(address, bits=3))
     assert ask(address, bits=5, part="resting").status_code == 200
     assert finish(arithmetic.respond(request(shown["pointed"], at="0,0"))).status_code == 200
