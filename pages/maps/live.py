@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import streamlit as st
@@ -175,24 +175,52 @@ class LiveView:
         return picture, self.beside(tensor, scheme, picture.arithmetic)
 
 
-@dataclass(eq=False)
-class LiveMaps:
-    """The maps of one component of a session: what its latest run showed, and its requests.
+@dataclass(eq=False, kw_only=True)
+class Followed:
+    """What one component of a session can be asked for while a hand moves, and the requests of its browser.
 
     Attributes:
-        token: names them in a request, and nobody can guess it.
+        token: names it in a request, and nobody can guess it.
         newest: number of the newest request; earlier ones that still wait are not answered.
         idle: whether no request is under way.
+    """
+
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    newest: int = 0
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    idle: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, values: Mapping[str, str], held: str) -> bytes:
+        """Return what is shown with the controls at these values.
+
+        Args:
+            held: names what the browser has of it, and need not be sent.
+
+        Raises:
+            QuantError: a control does not have such a value.
+        """
+        raise NotImplementedError
+
+    def resting(self, values: Mapping[str, str]) -> bytes:
+        """Return what follows less often, with the controls at these values, as JSON; here nothing does.
+
+        Raises:
+            QuantError: as `answer`.
+        """
+        return b"{}"
+
+
+@dataclass(eq=False)
+class LiveMaps(Followed):
+    """The maps of one component: what its latest run showed.
+
+    Attributes:
         answers: to what was asked since the latest run, with what the pointer may ask for then.
     """
 
     view: FollowingView
     current: Current
     pointer: arithmetic.Offer
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    newest: int = 0
-    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
-    idle: threading.Event = field(default_factory=threading.Event)
     answers: dict[str, tuple[bytes, arithmetic.ShownTensor | None]] = field(default_factory=dict)
 
     def show(self, view: FollowingView, current: Current) -> None:
@@ -200,11 +228,7 @@ class LiveMaps:
         self.view, self.current, self.answers = view, current, {}
 
     def resting(self, values: Mapping[str, str]) -> bytes:
-        """Return what follows less often, with the controls at these values, as JSON.
-
-        Raises:
-            QuantError: as `content`.
-        """
+        """Return the HTML of `BesideMaps.resting` with the controls at these values, by its keys."""
         with turn.of_run(None):
             # the pointer asks for what the maps show, and they may show a newer picture by now
             _, beside, _ = self._shown(values, arithmetic.Offer())
@@ -241,8 +265,9 @@ class LiveMaps:
         return *self.view.shown(tensor, scheme, pointer, element), controls
 
 
+T = TypeVar("T", bound=Followed)
 # what sessions hold, and no longer than they do
-_live: WeakValueDictionary[str, LiveMaps] = WeakValueDictionary()
+_live: WeakValueDictionary[str, Followed] = WeakValueDictionary()
 _served = False
 
 
@@ -266,16 +291,37 @@ def offer(
     """
     if not _served or not current.controls or current.tensor is None or current.scheme is None:
         return None
-    every: dict[str, LiveMaps] = st.session_state.setdefault(_KEY, {})
-    held = every.get(key)
-    if held is None:
-        every[key] = held = LiveMaps(view, current, arithmetic.offer())
-        held.idle.set()
-        _live[held.token] = held
+    held = _of_session(key)
+    if not isinstance(held, LiveMaps):
+        held = _kept(key, LiveMaps(view, current, arithmetic.offer()))
     held.show(view, current)
     need = int(needs.of(current.scheme, current.tensor.shape) * current.tensor.nbytes)
     at_once = quick and turn.GATE.kind(need) is WorkKind.SMALL
     return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": {**current.controls}}
+
+
+def follow(key: str, shown: Followed) -> str:
+    """Return where the browser can ask for what is shown, until a component with this key shows another.
+
+    Empty: nowhere, since this server does not serve the route.
+    """
+    if not _served:
+        return ""
+    before = _of_session(key)
+    if before is not None:
+        shown.token = before.token  # what is under way is answered by the newer one
+    return f"{PATH}/{_kept(key, shown).token}"
+
+
+def _of_session(key: str) -> Followed | None:
+    every: dict[str, Followed] = st.session_state.setdefault(_KEY, {})
+    return every.get(key)
+
+
+def _kept(key: str, shown: T) -> T:
+    shown.idle.set()
+    st.session_state[_KEY][key] = _live[shown.token] = shown
+    return shown
 
 
 async def respond(request: Request) -> Response:
@@ -303,7 +349,7 @@ async def respond(request: Request) -> Response:
     return answer
 
 
-async def _answer(maps: LiveMaps, mine: int, values: dict[str, str], held: str) -> Response:
+async def _answer(maps: Followed, mine: int, values: dict[str, str], held: str) -> Response:
     async with maps.one_at_a_time:
         if mine != maps.newest:
             return Response(status_code=204)
@@ -323,7 +369,7 @@ def give_way() -> None:
     """Wait for pictures that this session's browser has asked for, so that the run that follows them does not
     compete with them: a key on a slider asks for both.
     """
-    every: dict[str, LiveMaps] = st.session_state.get(_KEY, {})
+    every: dict[str, Followed] = st.session_state.get(_KEY, {})
     until = time.monotonic() + _WAY
     for held in every.values():
         held.idle.wait(max(0.0, until - time.monotonic()))
