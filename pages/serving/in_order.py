@@ -6,8 +6,6 @@ second, a page so loses what it has just drawn, and the browser stops at a fragm
 ("Cannot set a node at a delta path").
 """
 
-from dataclasses import replace
-
 from streamlit.runtime.app_session import AppSession, AppSessionState
 from streamlit.runtime.scriptrunner import RerunData, ScriptRunner
 
@@ -32,9 +30,6 @@ def _ask_again(session: AppSession, data: RerunData, last: ScriptRunner) -> None
     now = session._scriptrunner
     if session._state == AppSessionState.SHUTDOWN_REQUESTED:
         return
-    if now is not None and now is not last:
-        if data.is_auto_rerun:
-            data = replace(data, widget_states=None)  # what a visitor has chosen meanwhile stays
-        if now.request_rerun(data):
-            return
-    _begin_or_wait(session, data)
+    another = now if now is not last else None  # has begun meanwhile; a timer asks again anyway
+    if another is None or not (data.is_auto_rerun or another.request_rerun(data)):
+        _begin_or_wait(session, data)

@@ -61,11 +61,12 @@ def own_question(mine: ClassAccess, steps: Sequence[ClassStep], place: int) -> N
 
 def _elements(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Draw the field for the elements asked about, and return them."""
+    ends = (", ".join(map(str, place)) for place in ([0] * len(shape), [size - 1 for size in shape]))
     typed = st.text_input(
         "Elements",
         key=ELEMENT,
         bind="query-params",
-        placeholder="; ".join([", ".join("0" * len(shape))] * 2),
+        placeholder="; ".join(ends),
         help="Separated by ; empty: those of the first block whose numbers tell most known mistakes apart",
     )
     found = (read_element(text, shape) for text in typed.split(";") if text.strip())

@@ -34,6 +34,10 @@ BESIDE: dict[classroom.Act, str] = {
     "revote": "Revote",
     "reset": "Reset",
 }
+ENDED = (
+    "This class is no longer open: it was ended, or nobody used it for two hours. Begin another one, or "
+    "check the address."
+)
 CLOSED = {"lock", "reveal"}  # for answers that are revealed
 PROJECTED = "html{font-size:clamp(18px,1.4vw,32px) !important}"  # as in large mode
 CSS = streamlit_dom.read(Path(__file__).parent / "class.css")
@@ -121,7 +125,7 @@ def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> N
     except ClassError as error:
         if error.status in GONE:
             _gone(drawn is None, error)
-        messages.error(str(error))
+        _say(error)
         return
     if drawn and (board.current, board.turn) != (drawn.current, drawn.turn):
         st.rerun()
@@ -158,6 +162,10 @@ def _gone(is_projector: bool, error: ClassError) -> None:
     if st.session_state.get(_SEEN):
         st.html(views.farewell())
         st.stop()
+
+
+def _say(error: ClassError) -> None:
+    messages.error(ENDED if error.status == GONE[1] else str(error))
 
 
 def head(mine: ClassAccess, steps: list[ClassStep]) -> None:
@@ -309,7 +317,7 @@ try:
         with st.container(key="class_projected"):
             show(mine)
 except ClassError as error:
-    messages.error(str(error))
+    _say(error)
     if error.status in GONE:
         controls.forget()
         start()

@@ -23,7 +23,7 @@ from quantcore.wording import megabytes, shape_text, short
 
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
-MAX_UNUSUAL = 5_000  # arrays of an .npz whose headers are not as NumPy writes those of plain numbers
+MAX_UNUSUAL = 3_000  # arrays of an .npz whose headers are not as NumPy writes those of plain numbers
 MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
 # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
 _PART, _STEP = 2**18, 2**23

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 from quantcore.errors import QuantError
 from quantcore.tensors.text.brackets import Bracketed
@@ -16,6 +17,8 @@ _ARRAY_OF_C = re.compile(
     r"(\w{1,80})\s{0,9}((?:\[[^\[\]\n]{0,60}\]\s{0,9}){1,8})(?:[A-Za-z_]\w{0,40}(?:\(\(?[^()]{0,40}\)?\)\)?)?\s{0,9}){0,3}"
     r"=\s{0,99}$"
 )
+_ARRAY_OF_CPP = re.compile(r"\barray\s?<[\w:<>, ]{1,120}>\s{1,9}\w{1,80}\s{0,9}=?\s{0,99}$")
+_LENGTHS_OF_CPP = re.compile(r",\s?(\d{1,9})\s?>")
 _MACRO_OF_C = re.compile(r"#\s{0,9}define\s{1,9}(\w{1,80})\s{1,99}$")
 _INTEGER_OF_C = re.compile(
     r"\b(?P<unsigned>u|unsigned\s)?\s?(?:int(?P<bits>8|16)(?:_t)?|(?:signed\s)?char|(?P<short>short)|q7_t|(?P<q>q15_t))\b"
@@ -69,7 +72,13 @@ def in_declared_shape(read: Bracketed, text: str, start: int) -> Bracketed:
     Raises:
         QuantError: it is declared with another number of elements.
     """
-    declared = _ARRAY_OF_C.search(text[max(0, start - _BEFORE) : start])
+    before = text[max(0, start - _BEFORE) : start]
+    of_library = _ARRAY_OF_CPP.search(before)
+    if of_library:  # may have one pair of braces more than it has axes
+        shape = tuple(int(length) for length in _LENGTHS_OF_CPP.findall(of_library[0])[::-1])
+        if math.prod(shape) == read.values.size:
+            return replace(read, values=read.values.reshape(shape))
+    declared = _ARRAY_OF_C.search(before)
     lengths = _LENGTHS.findall(declared[2]) if declared else []
     if not declared or not all(length.strip().isdecimal() for length in lengths):
         return read

@@ -29,7 +29,7 @@ from quantcore.tensors.text.brackets import parse_brackets
 from quantcore.tensors.text.found import PastedTensor, tensors_in
 from quantcore.tensors.text.numbers import Float32Array
 from quantcore.tensors.text.rows import parse_rows
-from quantcore.tensors.text.tables import labelled_rows, ruled_table
+from quantcore.tensors.text.tables import labelled_rows, ruled_table, without_labels_of_r
 from quantcore.wording import joined
 
 _BRACKET = re.compile(r"[\[\](){}]")
@@ -81,6 +81,7 @@ def parse_all(text: str, limit: int = MAX_TEXT_CHARS) -> list[PastedTensor]:
     text = text.removeprefix("\ufeff").replace("−", "-").replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise QuantError("The text contains no number; paste rows of numbers, or a printed tensor.")
+    text = without_labels_of_r(text)
     bracketed = _BRACKET.search(text) is not None
     try:
         if bracketed:

@@ -34,6 +34,14 @@ _INTEGER = re.compile(r"[0-9]{1,9}")
 _FOOTER = re.compile(
     r"\s*(?:\[\d+ rows x \d+ columns\]|(?:Name|Length|Freq): .{0,200}|dtype: (?P<dtype>\w{1,20}))\s*"
 )
+# a matrix: [,1] [,2] above [1,]; a vector: [1] before numbers
+_BEGUN_BY_R = re.compile(
+    r"\s{0,99}(?:>[^\n]{0,200}\n\s{0,99})?"
+    r"(?:(?P<matrix>\[,1\](?:[ \t]+\[,\d{1,9}\])*[ \t]*\n[ \t]*\[1,\])|\[1\][ \t]+[-+.\d])"
+)
+_LABELS_OF_R = re.compile(
+    r"\A\s{0,99}>[^\n]{0,200}|^[ \t]*(?:\[,\d{1,9}\][ \t]*)+$|^[ \t]*\[\d{1,9},?\](?=[ \t])", re.MULTILINE
+)
 _DTYPE = re.compile(r"\bdtype: (\w{1,20})\s*$", re.MULTILINE)
 
 
@@ -108,7 +116,10 @@ def _latex(text: str, begun: re.Match[str]) -> NumberTable:
                 place_of += len(part) + 1
             rows.append(cells)
         start += len(line) + 2
-    return _numbers(text, rows, header if header < len(rows) else 0)
+    # a rule may also lie between rows of numbers: names stand above one, or the numbers of columns
+    names = any(not NUMBER.fullmatch(word) for row in rows[:header] for _, word in row)
+    counted = [word for _, word in rows[0]] == [str(n) for n in range(len(rows[0]))] if header else False
+    return _numbers(text, rows, header if header < len(rows) and (names or counted) else 0)
 
 
 def labelled_rows(text: str, view: str) -> NumberTable | None:
@@ -131,6 +142,18 @@ def labelled_rows(text: str, view: str) -> NumberTable | None:
         tables.append(table)
     values = tables[0].values if len(tables) == 1 else np.concatenate([t.values for t in tables], axis=1)
     return NumberTable(values, tables[0].note, tables[0].line, found[1] if found else "")
+
+
+def without_labels_of_r(text: str) -> str:
+    """Return the text with spaces in place of the labels of a matrix or vector of R, such as ``[2,]``.
+
+    A vector goes on in the next line.
+    """
+    begun = _BEGUN_BY_R.match(text)
+    if begun is None:
+        return text
+    cut = _LABELS_OF_R.sub(lambda found: " " * len(found[0]), text)
+    return cut if begun["matrix"] else cut.replace("\n", " ")
 
 
 def _wrapped(lines: list[re.Match[str]]) -> list[list[re.Match[str]]]:
@@ -218,7 +241,7 @@ def _above(text: str, names: list[Cell], data: list[Cell]) -> bool:
 
 def _numbers(text: str, rows: list[list[Cell]], header: int) -> NumberTable:
     """Return the numbers of a table whose header is known: it has this many rows."""
-    corner = header > 0 and not rows[0][0][1]
+    corner = header > 0 and not rows[0][0][1] and any(word for _, word in rows[0])
     labels = all(_NAME.match(row[0][1]) and not NUMBER.fullmatch(row[0][1]) for row in rows[header:] if row)
     header = header or int(bool(rows) and _is_header(rows[0], len(rows[0])))
     return _without(text, rows, header, (corner or labels) and len(rows[-1]) > 1)

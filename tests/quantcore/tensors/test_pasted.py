@@ -83,6 +83,17 @@ READ: list[tuple[str, object]] = [
     (json.dumps({"name": "fc1", "bits": 4, "shape": [2, 3], "weight": X, "scale": 0.05}), X),
     (json.dumps({"layers": [{"w": X}]}), X),
     ('{"text": "it\'s [1, 2]", "w": [0.5, -1.25, 3.0]}', ROW),
+    # rules between rows of numbers, and headers without names
+    (r"\begin{tabular}{ccc}\toprule 0.5 & -1.25 & 3 \\ \midrule 0 & 2 & -0.75 \\ \bottomrule\end{tabular}", X),
+    (r"\begin{tabular}{|c|c|c|}\hline 0.5 & -1.25 & 3 \\ \hline 0 & 2 & -0.75 \\ \hline\end{tabular}", X),
+    (r"\begin{tabular}{ccc}0 & 1 & 2 \\ \midrule 0.5 & -1.25 & 3 \\ 0 & 2 & -0.75 \\\end{tabular}", X),
+    ("|  |  |  |\n|---|---|---|\n| 0.5 | -1.25 | 3.0 |\n| 0.0 | 2.0 | -0.75 |", X),
+    # matrices and vectors of R, arrays of C++
+    ("     [,1]  [,2]  [,3]\n[1,]  0.5 -1.25  3.00\n[2,]  0.0  2.00 -0.75", X),
+    ("> w\n     [,1]  [,2]\n[1,]  0.5  1.50\n[2,]  2.0 -3.00\n", W22),
+    (" [1]  0.5 -1.25\n [3]  3.0", ROW),
+    ("constexpr std::array<float, 3> w{{0.5f, -1.25f, 3.0f}};", ROW),
+    ("std::array<std::array<float, 3>, 2> w = {{{0.5f, -1.25f, 3.0f}, {0.0f, 2.0f, -0.75f}}};", X),
 ]  # fmt: skip
 
 REFUSED = [

@@ -12,6 +12,7 @@ from pages.learn.classroom import editor, plan
 from pages.serving import settings
 from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
+from pages.shared.lesson_plan import numbered
 from quantcore.mistakes import MISTAKES
 
 CODES, ZERO = plan.questions()[1], plan.questions()[5]
@@ -306,7 +307,7 @@ def test_the_steps_are_edited(classes):
     widget(at, "class_edited").set_value("q").run()
     press(at, "Remove")
     assert [step.title for step in classes.plan(code, secret)] == ["Why?", ZERO.prompt, "New text", "How it is done"]
-    press(at, "10 · Outliers: Where can an outlier go?")
+    press(at, f"{numbered('outliers')}: Where can an outlier go?")
     steps = classes.plan(code, secret)
     index = [step.title for step in steps].index("Where can an outlier go?")
     assert steps[index].view == "learn-outliers?learn_outliers_step=move"
@@ -374,10 +375,10 @@ def test_files_of_the_answers(classes):
 @pytest.mark.parametrize("link", ["x", "zzzzzzzz.secret", ".", "zzzzzzzz", "a" * 5000, "1e999999.1"])
 def test_a_link_to_no_class_is_one_sentence_and_a_way_on(classes, link):
     at = opened(presenter=link)
-    assert any("no class with this code" in text for text in said(at))
+    assert any("no longer open" in text for text in said(at))
     assert button(at, "Begin a class")
     at = opened(projector=link)
-    assert any("no class with this code" in text for text in said(at))
+    assert any("no longer open" in text for text in said(at))
 
 
 def test_a_wrong_secret_is_one_sentence(classes):
