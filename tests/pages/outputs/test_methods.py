@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.outputs.methods import controls, run, words
 from pages.registry import PAGES
+from pages.sidebar import activations
 from quantcore import outputs
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -278,7 +279,7 @@ def test_one_column_has_no_slider() -> None:
 
 def test_every_control_has_a_link_parameter() -> None:
     (page,) = [page for page in PAGES if page.url_path == "methods"]
-    assert page.keys == set(controls.DEFAULTS)
+    assert page.keys == {*controls.DEFAULTS, activations.SOURCE, activations.VALUES}
     at = opened()
     for method in controls.PICTURES:
         at = change(at, "om_method", method)
