@@ -1,10 +1,14 @@
 """Lesson: the error in one number, and clipping against rounding."""
 
+import functools
+
 import numpy as np
 import streamlit as st
+import torch
 
 import quantcore as qc
-from pages.learn import choices, frame, views
+from pages.learn import choices, frame, hand, views
+from pages.learn.hand import Handle, MovedNumber
 from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state.selection import generated, of_values
@@ -12,8 +16,42 @@ from quantcore import tensors
 from quantcore.figures import lessons
 
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
-SPREAD = generated(tensors.Generated("laplace", (16, 16), 1))
+GENERATED = tensors.Generated("laplace", (16, 16), 1)
+SPREAD = generated(GENERATED)
+LIMIT = MovedNumber("learn_error_limit", 2, 100, 2, "Range", "%")
+BITS = MovedNumber("learn_error_bits", 2, 8, 1, "Bits")
 FEW, SCHEME = of_values(VALUES, "few"), qc.Scheme(qc.IntFormat(3))
+
+
+@functools.lru_cache(8)
+def curve_of(bits: int) -> qc.RangeCurve:
+    """Return the error of every range, which only depends on the width of the codes."""
+    return qc.range_curve(tensors.generate(GENERATED), qc.Scheme(qc.IntFormat(bits)))
+
+
+def clipping(x: torch.Tensor, values: hand.Values, theme: str) -> hand.MovedStep:
+    """Return the step on the range with the smallest error."""
+    bits, most = int(values[BITS.key]), float(x.abs().max())
+    edge, curve = most * values[LIMIT.key] / 100, curve_of(bits)
+    scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
+    report = qc.report(qc.apply(x, scheme))
+    limit, width = LIMIT.scrub(values[LIMIT.key]), BITS.scrub(bits)
+    sentence = (
+        "A narrow range has a fine step but clips what lies outside; a wide one clips nothing but rounds "
+        f"coarsely. The range ends at {limit} of max|x|, in {width} bits: drag it to the smallest MSE."
+    )
+    numbers = views.written_figures(
+        ("range", f"±{edge:.3g}"),
+        ("clipped", f"{report.clipped} of {x.numel()}"),
+        ("MSE from clipping", f"{report.clipping_sse / x.numel():.3g}"),
+        ("MSE from rounding", f"{report.rounding_sse / x.numel():.3g}"),
+        ("MSE", f"{report.mse:.3g}"),
+        ("against the best range", f"{100 * (report.mse / curve.mse.min() - 1):+.0f} %"),
+    )
+    figure = lessons.clipping_against_rounding(curve, edge, theme=theme)
+    html = {hand.WORDS: f"<p>{sentence}</p>", hand.NUMBERS: numbers}
+    return hand.MovedStep(figure, (Handle(LIMIT, times=most / 100),), html, "Error against the range")
+
 
 step = frame.head("error")
 words, picture = views.side_by_side(views.for_maps(3.2) if step == "yours" else (2, 3))
@@ -87,34 +125,11 @@ match step:
             views.table(rows)
     case "clipping":
         with words:
-            st.markdown(
-                "A narrow range has a fine step but clips what lies outside; a wide one clips nothing but "
-                "rounds coarsely. Drag the range to the smallest MSE."
-            )
-            limit = st.slider(
-                "Range, % of max|x|", 2, 100, 100, 2, key="learn_error_limit", bind="query-params"
-            )
-            bits = st.slider("Bits", 2, 8, 4, key="learn_error_bits", bind="query-params")
-        x = cache.values(SPREAD)
-        edge = float(x.abs().max()) * limit / 100
-        scheme = qc.Scheme(qc.IntFormat(bits), range_setting=qc.Fixed(-edge, edge))
-        curve = cache.cached(
-            SPREAD, f"curve {bits}", lambda: qc.range_curve(x, qc.Scheme(qc.IntFormat(bits)))
-        )
-        with picture:
-            views.figure(
-                lessons.clipping_against_rounding(curve, edge, **frame.plot_style()), "learn_error_curve"
-            )
-        report = cache.report(SPREAD, scheme)
-        with words:
-            views.figures(
-                ("range", f"±{edge:.3g}"),
-                ("clipped", f"{report.clipped} of {x.numel()}"),
-                ("MSE from clipping", f"{report.clipping_sse / x.numel():.3g}"),
-                ("MSE from rounding", f"{report.rounding_sse / x.numel():.3g}"),
-                ("MSE", f"{report.mse:.3g}"),
-                ("against the best range", f"{100 * (report.mse / curve.mse.min() - 1):+.0f} %"),
-            )
+            limit = st.slider("Range, % of max|x|", 2, 100, 100, 2, key=LIMIT.key, bind="query-params")
+            bits = st.slider("Bits", 2, 8, 4, key=BITS.key, bind="query-params")
+        known = cache.values(SPREAD)
+        theme = frame.plot_style()["theme"]
+        hand.draw(lambda values: clipping(known, values, theme), {LIMIT: limit, BITS: bits}, words, picture)
     case "yours":
         words.markdown(
             "Your tensor and scheme from the sidebar: try a percentile range and see how the error is split "

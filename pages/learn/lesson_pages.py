@@ -45,8 +45,8 @@ _MINE = {name: While(f"learn_{name}_mine", {"true"}) for name in ("mistakes", "p
 
 PAGES = (
     Page(OVERVIEW, "Overview", "school", OVERVIEW_URL, "Learn", ORDER),
-    lesson_page("scale", _own("scale", ("bits", "low", "high", "cell")), _yours("scale")),
-    lesson_page("zero_point", _own("zero_point", ("low", "high", "cell")), _yours("zero_point")),
+    lesson_page("scale", _own("scale", ("bits", "low", "high", "reading", "cell")), _yours("scale")),
+    lesson_page("zero_point", _own("zero_point", ("low", "high", "x", "cell")), _yours("zero_point")),
     lesson_page(
         "granularity",
         _own("granularity", ("size", "down", "across", "cell")),

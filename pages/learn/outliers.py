@@ -4,7 +4,8 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame, question, views
+from pages.learn import frame, hand, question, views
+from pages.learn.hand import Handle, MovedNumber
 from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state.selection import generated, of_values
@@ -19,12 +20,13 @@ SMALL = of_values(X, "smoothquant x")
 LAYER_X = generated(tensors.Generated("outlier_channel", (128, 64), seed=1))
 LAYER_W = generated(tensors.Generated("normal", (48, 64), seed=2))
 X_SCHEME, W_SCHEME = "int8 per_tensor", "int8 per_channel(0)"
+ALPHA = MovedNumber(f"learn_{NAME}_alpha", 0.0, 1.0, 0.05, "α")
 ALPHAS = [round(0.05 * i, 2) for i in range(21)]
 
 
 def alpha_slider() -> float:
     """Draw the slider of α; its value is kept from step to step by the link."""
-    return float(st.slider("α", 0.0, 1.0, 0.5, 0.05, key=f"learn_{NAME}_alpha", bind="query-params"))
+    return float(st.slider("α", 0.0, 1.0, 0.5, 0.05, key=ALPHA.key, bind="query-params"))
 
 
 def curves() -> dict[str, list[float]]:
@@ -37,6 +39,22 @@ def curves() -> dict[str, list[float]]:
         for name, (w_scheme, x_scheme) in names.items():
             found[name].append(outputs.layer(smooth.x, smooth.w, w_scheme, x_scheme).sqnr_db)
     return found
+
+
+def quality(found: dict[str, list[float]], values: hand.Values, theme: str) -> hand.MovedStep:
+    """Return the step on how much should move."""
+    both, alpha = found["x and w in int8"], values[ALPHA.key]
+    best = ALPHAS[int(np.argmax(both))]
+    sentence = (
+        "A layer of 64 inputs, one of which is an outlier channel. At α = 0 the outlier stays in x, at α = 1 "
+        f"it is in w; now α = {ALPHA.scrub(alpha)}. The best of these is α = {best:g}: "
+        f"{max(both) - both[0]:+.1f} dB against α = 0, {max(both) - both[-1]:+.1f} dB against α = 1."
+    )
+    at = ALPHAS.index(round(alpha, 2))
+    numbers = views.written_figures(*((name, qc.decibels(curve[at])) for name, curve in found.items()))
+    html = {hand.WORDS: f"<p>{sentence}</p>", hand.NUMBERS: numbers}
+    figure = lessons.quality_against(ALPHAS, found, alpha, "α", theme=theme)
+    return hand.MovedStep(figure, (Handle(ALPHA),), html, "SQNR of the output against α")
 
 
 step = frame.head(NAME)
@@ -95,20 +113,10 @@ match step:
             )
     case "quality":
         found = cache.cached(LAYER_X, "lesson outliers", curves)
-        both = found["x and w in int8"]
-        best = ALPHAS[int(np.argmax(both))]
         with words:
             alpha = alpha_slider()
-            at = ALPHAS.index(round(alpha, 2))
-            st.markdown(
-                "A layer of 64 inputs, one of which is an outlier channel. At α = 0 the outlier stays in x, "
-                f"at α = 1 it is in w. The best of these is α = {best:g}: {max(both) - both[0]:+.1f} dB "
-                f"against α = 0, {max(both) - both[-1]:+.1f} dB against α = 1."
-            )
-            views.figures(*((name, qc.decibels(values[at])) for name, values in found.items()))
-        with picture:
-            shown = lessons.quality_against(ALPHAS, found, alpha, "α", **frame.plot_style())
-            views.figure(shown, "learn_outliers_quality")
+        theme = frame.plot_style()["theme"]
+        hand.draw(lambda values: quality(found, values, theme), {ALPHA: alpha}, words, picture)
     case "question":
         with words:
             answered = question.ask(

@@ -143,9 +143,14 @@ def place_of_figure() -> DeltaGenerator:
 
 def figures(*shown: tuple[str, str]) -> None:
     """Draw key figures side by side, each with label and value."""
+    st.html(written_figures(*shown))
+
+
+def written_figures(*shown: tuple[str, str]) -> str:
+    """Return `figures` as HTML."""
     shown = tuple((label, "not defined" if value.startswith("nan") else value) for label, value in shown)
     cells = "".join(f"<div><small>{html.escape(a)}</small><b>{html.escape(b)}</b></div>" for a, b in shown)
-    st.html(f'<div class="qs-figures">{cells}</div>')
+    return f'<div class="qs-figures">{cells}</div>'
 
 
 def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
@@ -188,10 +193,15 @@ def formula(*lines: str, narrow: bool = False) -> None:
     Args:
         narrow: for a narrow place, where the formulas are not aligned, but their names are dimmed.
     """
+    st.html(written_formula(*lines, narrow=narrow))
+
+
+def written_formula(*lines: str, narrow: bool = False) -> str:
+    """Return `formula` as HTML."""
     parts = [arithmetic.parted(line) if narrow else ("", line) for line in lines]
     named = [(name and f"<i>{html.escape(name)}</i> ", html.escape(rest)) for name, rest in parts]
     rows = "\n".join(f"<span>{name}{rest}</span>" for name, rest in named)
-    st.html(f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>')
+    return f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>'
 
 
 def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:

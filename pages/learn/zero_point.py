@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import choices, frame, views
+from pages.learn import choices, frame, hand, views
+from pages.learn.hand import Handle, MovedNumber
 from pages.learn.material import RELU
 from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor, generated, of_values
@@ -19,8 +21,31 @@ KINDS = {
     "the same values after a ReLU": generated(tensors.Generated("relu", (32, 32))),
     "seven values far from 0": of_values(FAR, "far"),
 }
+CHOSEN = 5  # the value whose arithmetic is shown while the range is moved
+LOW = MovedNumber("learn_zero_point_low", -5.0, 0.0, 0.1, "Low")
+HIGH = MovedNumber("learn_zero_point_high", 0.1, 5.0, 0.1, "High")
+X = MovedNumber("learn_zero_point_x", -5.0, 5.0, 0.1, "x")
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
 SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
+
+
+def asymmetric(values: hand.Values, theme: str) -> hand.MovedStep:
+    """Return the step on the zero point, whose range and one value are moved."""
+    low, high, x = (number.scrub(values[number.key]) for number in (LOW, HIGH, X))
+    fixed = qc.Fixed(values[LOW.key], values[HIGH.key])
+    relu = [*RELU]
+    relu[CHOSEN] = values[X.key]
+    result = qc.apply(np.array(relu, np.float32), dataclasses.replace(ASYMMETRIC, range_setting=fixed))
+    t = qc.trace(result, (CHOSEN,))
+    sentence = (
+        f"<b>Asymmetric</b>: the range runs from low, {low}, to high, {high}. The <b>zero point</b> z is the "
+        f"code of 0: x / s counts steps from 0, and z, here {int(t.zero_point)}, is the code where that "
+        f"count starts. Drag both ends of the range, or x = {x}."
+    )
+    html = {hand.WORDS: f"<p>{sentence}</p>", hand.BELOW: views.written_formula(*views.lines(t))}
+    handles = (Handle(LOW, 1.3), Handle(HIGH, 1.3), Handle(X, 0))
+    figure = lessons.rounding_line(result, span=(LOW.low - 0.3, HIGH.high + 0.3), theme=theme)
+    return hand.MovedStep(figure, handles, html, "Values and their codes")
 
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
@@ -62,16 +87,15 @@ match step:
             )
     case "asymmetric":
         with words:
-            st.markdown(
-                "**Asymmetric**: the range runs from low to high. The **zero point** z is the code of 0: x "
-                "/ s counts steps from 0, and z is the code where that count starts. Drag both ends of the "
-                "range."
-            )
-            low = st.slider("Low", -5.0, 0.0, -1.0, 0.1, key="learn_zero_point_low", bind="query-params")
-            high = st.slider("High", 0.1, 5.0, 4.6, 0.1, key="learn_zero_point_high", bind="query-params")
-        with picture:
-            result = line("relu", RELU, dataclasses.replace(ASYMMETRIC, range_setting=qc.Fixed(low, high)))
-            views.formula(*views.lines(qc.trace(result, (5,))))
+            left, middle, right = st.columns(3)
+            low = left.number_input("Low", LOW.low, LOW.high, -1.0, 0.1, "%.1f", key=LOW.key,
+                                    bind="query-params")  # fmt: skip
+            high = middle.number_input("High", HIGH.low, HIGH.high, 4.6, 0.1, "%.1f", key=HIGH.key,
+                                       bind="query-params")  # fmt: skip
+            x = right.number_input("x", X.low, X.high, RELU[CHOSEN], 0.1, "%.1f", key=X.key,
+                                   bind="query-params")  # fmt: skip
+        theme = frame.plot_style()["theme"]
+        hand.draw(lambda values: asymmetric(values, theme), {LOW: low, HIGH: high, X: x}, words, picture)
     case "zero":
         words.markdown(
             "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, all of them "

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import streamlit as st
@@ -160,24 +160,44 @@ class LiveView:
         return picture, self.beside(tensor, scheme, picture.arithmetic)
 
 
-@dataclass(eq=False)
-class LiveMaps:
-    """The maps of one component of a session: what its latest run showed, and its requests.
+@dataclass(eq=False, kw_only=True)
+class Followed:
+    """What one component of a session can be asked for while a hand moves, and the requests of its browser.
 
     Attributes:
-        token: names them in a request, and nobody can guess it.
+        token: names it in a request, and nobody can guess it.
         newest: number of the newest request; earlier ones that still wait are not answered.
         idle: whether no request is under way.
+    """
+
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    newest: int = 0
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    idle: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, values: Mapping[str, str], held: str) -> bytes:
+        """Return what is shown with the controls at these values.
+
+        Args:
+            held: names what the browser has of it, and need not be sent.
+
+        Raises:
+            QuantError: a control does not have such a value.
+        """
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class LiveMaps(Followed):
+    """The maps of one component: what its latest run showed.
+
+    Attributes:
         answers: to what was asked since the latest run, with what the pointer may ask for then.
     """
 
     view: FollowingView
     current: Current
     pointer: arithmetic.Offer
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    newest: int = 0
-    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
-    idle: threading.Event = field(default_factory=threading.Event)
     answers: dict[str, tuple[bytes, arithmetic.ShownTensor | None]] = field(default_factory=dict)
 
     def show(self, view: FollowingView, current: Current) -> None:
@@ -211,8 +231,9 @@ class LiveMaps:
         return as_bytes(sent | {"live": live, "beside": asdict(beside)}, held)
 
 
+T = TypeVar("T", bound=Followed)
 # what sessions hold, and no longer than they do
-_live: WeakValueDictionary[str, LiveMaps] = WeakValueDictionary()
+_live: WeakValueDictionary[str, Followed] = WeakValueDictionary()
 _served = False
 
 
@@ -236,16 +257,37 @@ def offer(
     """
     if not _served or not current.controls or current.tensor is None or current.scheme is None:
         return None
-    every: dict[str, LiveMaps] = st.session_state.setdefault(_KEY, {})
-    held = every.get(key)
-    if held is None:
-        every[key] = held = LiveMaps(view, current, arithmetic.offer())
-        held.idle.set()
-        _live[held.token] = held
+    held = _of_session(key)
+    if not isinstance(held, LiveMaps):
+        held = _kept(key, LiveMaps(view, current, arithmetic.offer()))
     held.show(view, current)
     need = int(needs.of(current.scheme, current.tensor.shape) * current.tensor.nbytes)
     at_once = quick and turn.GATE.kind(need) is WorkKind.SMALL
     return {"at": f"{PATH}/{held.token}" if at_once else "", "controls": {**current.controls}}
+
+
+def follow(key: str, shown: Followed) -> str:
+    """Return where the browser can ask for what is shown, until a component with this key shows another.
+
+    Empty: nowhere, since this server does not serve the route.
+    """
+    if not _served:
+        return ""
+    before = _of_session(key)
+    if before is not None:
+        shown.token = before.token  # what is under way is answered by the newer one
+    return f"{PATH}/{_kept(key, shown).token}"
+
+
+def _of_session(key: str) -> Followed | None:
+    every: dict[str, Followed] = st.session_state.setdefault(_KEY, {})
+    return every.get(key)
+
+
+def _kept(key: str, shown: T) -> T:
+    shown.idle.set()
+    st.session_state[_KEY][key] = _live[shown.token] = shown
+    return shown
 
 
 async def respond(request: Request) -> Response:
@@ -268,7 +310,7 @@ async def respond(request: Request) -> Response:
     return answer
 
 
-async def _answer(maps: LiveMaps, mine: int, values: dict[str, str]) -> Response:
+async def _answer(maps: Followed, mine: int, values: dict[str, str]) -> Response:
     async with maps.one_at_a_time:
         if mine != maps.newest:
             return Response(status_code=204)
@@ -284,7 +326,7 @@ def give_way() -> None:
     """Wait for pictures that this session's browser has asked for, so that the run that follows them does not
     compete with them: a key on a slider asks for both.
     """
-    every: dict[str, LiveMaps] = st.session_state.get(_KEY, {})
+    every: dict[str, Followed] = st.session_state.get(_KEY, {})
     until = time.monotonic() + _WAY
     for held in every.values():
         held.idle.wait(max(0.0, until - time.monotonic()))

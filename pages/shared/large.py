@@ -10,7 +10,6 @@ KEYS = {LARGE}
 # Explore the maps get the room: the answer stands whole beside its question, and the examples below the maps.
 _STYLE = streamlit_dom.filled(
     "@media (min-width:768px){html{font-size:clamp(18px,1.4vw,32px) !important}"
-    "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}"
     "%app% .qs-name{left:.7rem}"
     "%app% .qs-name p{width:10rem;white-space:normal;line-height:1.1}"
     ".st-key-source_row{flex-wrap:wrap !important}"

@@ -149,7 +149,9 @@ def test_on_a_page_without_a_tensor_the_notice_leads_to_it(app: Any, server: str
 def test_on_a_phone_the_tensor_comes_before_the_list_of_pages(app: Any) -> None:
     app.page.set_viewport_size({"width": 390, "height": 844})
     app.open()
+    expect(app.page.locator(".st-key-qs_link")).to_be_visible()
     app.page.get_by_test_id("stExpandSidebarButton").click()
+    expect(app.page.locator(".st-key-qs_link")).to_be_hidden()  # it would lie over the edge of the sidebar
     expect(app.key("src")).to_be_in_viewport()
     app.wait("""(() => {
         const top = (selector) => document.querySelector(selector).getBoundingClientRect().top;

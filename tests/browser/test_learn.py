@@ -65,6 +65,34 @@ def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     stands(app, "granularity", "trap")
 
 
+def test_mercury_and_numbers_are_dragged(app: Any) -> None:
+    """The picture follows before the button is released; then the page's run and the link do."""
+    opened(app, "scale", learn_scale_step="code")
+    drawn = "JSON.parse(document.querySelector('.qs-hand')?.dataset.drawn ?? '{}')"
+    app.wait(f"{drawn}.learn_scale_bits === 3")
+    mouse = app.page.mouse
+    box = app.page.locator(".qs-handle[data-key=learn_scale_reading]").first.bounding_box()
+    x, y = box["x"] + 13, box["y"] + 13
+    run = app.page.evaluate("document.querySelector('[data-run]').dataset.run")
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x + 90, y, steps=6)
+    reading = app.wait(f"{drawn}.learn_scale_reading > 40 && {drawn}.learn_scale_reading")
+    assert app.page.evaluate("document.querySelector('[data-run]').dataset.run") == run
+    words = app.page.locator(".st-key-learn_hand_words")
+    expect(words.locator("[data-key=learn_scale_reading]")).to_contain_text("°C")
+    mouse.up()
+    app.wait("location.search.includes('learn_scale_reading=')")
+    at_rest(app.page)
+    assert app.page.evaluate(f"{drawn}.learn_scale_reading") >= reading
+    number = words.locator(".qs-scrub[data-key=learn_scale_bits]")
+    number.press("ArrowRight")
+    app.wait(f"{drawn}.learn_scale_bits === 4")
+    app.expect_parameter("learn_scale_bits", "4")
+    expect(number).to_be_focused()
+    expect(app.page.locator(".st-key-learn_scale_bits input[type=range]")).to_have_value("4")
+
+
 PLAIN = {  # steps that are only read, without a control of their own
     ("zero_point", "symmetric"), ("zero_point", "one-sided"), ("zero_point", "zero"), ("zero_point", "choose"),
     *(("granularity", step) for step in ("tensor", "rows", "columns", "trap", "cost")),

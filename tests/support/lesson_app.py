@@ -24,10 +24,16 @@ def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
     found = {}
     for component in at.get("bidi_component"):
         data = json.loads(component.proto.json or "{}")  # the component without data watches the history
-        if isinstance(data, list):  # maps
+        if isinstance(data, list):  # maps, and figures that a hand moves
             continue
         found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
     return found
+
+
+def by_hand(at: AppTest) -> dict[str, Any]:
+    """What a step whose figure is moved by hand was given: its figure, its sentences, and where to ask."""
+    (found,) = [c.proto.json for c in at.get("bidi_component") if "handles" in (c.proto.json or "")]
+    return dict(json.loads(json.loads(found)[0]))
 
 
 def numbers(rows: list[list[list[str]]]) -> list[list[float]]:

@@ -145,7 +145,7 @@ def filters(row: DeltaGenerator) -> tuple[str, bool]:
         key="sw_filter",
         bind="query-params",
         placeholder="such as int4 per_group",
-        width=230,
+        width=190,
         help="Words that a row must contain",
     )
     return str(typed), bool(row.checkbox("Pareto frontier only", key="sw_best", bind="query-params"))

@@ -21,7 +21,7 @@ with page_frame(
         tensor = frame.chosen.tensor
         schemes: list[qc.Scheme] = []
         answer = st.container()
-        row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="sw_row")
+        row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="sw_row")
         picture, choices = st.container(), st.container()
         metric, swept = controls.metric(row), None
         beside = row.container(width="content") if metric == controls.OUTPUT else row

@@ -22,10 +22,19 @@ MERCURY = {"light": "rgb(205,65,65)", "dark": "rgb(235,95,95)"}
 Array = npt.NDArray[Any]
 
 
-def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT) -> go.Figure:
+def rounding_line(
+    result: Quantized,
+    *,
+    span: tuple[float, float] | None = None,
+    theme: str = "light",
+    size: float = TEXT,
+) -> go.Figure:
     """Return x at the bottom, the values of the codes at the top, and a line from each element to its code.
 
-    For a result of one block and integer codes. ``size``: font size in px.
+    Args:
+        result: of one block and integer codes.
+        span: from where to where the axis reaches; None: as far as is drawn.
+        size: font size in px.
     """
     codes = list(range(result.scheme.format.qmin, result.scheme.format.qmax + 1))
     marks = grid_values(result, (0,) * result.scale.dim())
@@ -33,7 +42,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT
     every = -(-len(codes) // MAX_LABELS)
     labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
     layout = base_layout(theme, 280, size) | {
-        "xaxis": {"title": {"text": "x and x̂"}},
+        "xaxis": {"title": {"text": "x and x̂"}} | ({"range": list(span)} if span else {}),
         "yaxis": {
             "tickvals": [0, 1],
             "ticktext": ["x", "code q"],
@@ -72,7 +81,13 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT
 
 
 def thermometer(
-    result: Quantized, chosen: int, *, codes: bool = True, theme: str = "light", size: float = TEXT
+    result: Quantized,
+    chosen: int,
+    *,
+    codes: bool = True,
+    span: tuple[float, float] | None = None,
+    theme: str = "light",
+    size: float = TEXT,
 ) -> go.Figure:
     """Return `rounding_line` on a thermometer that lies on its side: its marks are the values of the codes.
 
@@ -80,11 +95,14 @@ def thermometer(
         result: of readings in °C.
         chosen: the reading up to which the mercury stands.
         codes: whether lines lead from each reading to its mark.
+        span: of the lowest and the highest mark that the axis has room for; None: of this thermometer's.
     """
     drawn = rounding_line(result, theme=theme, size=size)
     marks, reading = drawn.data[1].x, float(result.x.reshape(-1)[chosen])
     low, high = float(marks[0]), float(marks[-1])
-    bulb, end = low - 0.05 * (high - low), high + 0.03 * (high - low)
+    first, last = span or (low, high)
+    pad = 0.03 * (last - first)
+    bulb, end = low - 1.6 * pad, high + pad
     tube = {"ysizemode": "pixel", "yanchor": 1, "y0": -TUBE * size / 2, "y1": TUBE * size / 2}
     glass = {"type": "rect", "x0": bulb, "x1": end, "layer": "below"} | tube
     mercury = glass | {"x1": min(max(reading, bulb), end), "fillcolor": MERCURY[theme]}
@@ -93,7 +111,7 @@ def thermometer(
             glass | {"line": {"color": DIM[theme], "width": 2}, "fillcolor": FAINT[theme]},
             mercury | {"line": {"width": 0}},
         ],
-        xaxis={"title": {"text": "°C"}, "range": [bulb - (end - bulb) * 0.06, end]},
+        xaxis={"title": {"text": "°C"}, "range": [first - 3.5 * pad, last + pad]},
         yaxis={
             "ticktext": ["reading x", "code q" if codes else "mark"],
             "ticklabelstandoff": round(BULB * size / 2),  # left of the bulb
@@ -174,27 +192,38 @@ def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
     return go.Scatter(x=ends, y=heights, mode="lines", line=line, hoverinfo="skip")
 
 
-def error_curve(result: Quantized) -> tuple[Array, Array]:
-    """Return x over the representable range and a fifth beyond it, and the error of each x.
+def error_curve(result: Quantized, span: tuple[float, float] | None = None) -> tuple[Array, Array]:
+    """Return x over ``span``, or over the representable range and a fifth beyond it, and the error of each x.
 
     For a result of one block.
     """
     marks = grid_values(result, (0,) * result.scale.dim())
     beyond = 0.2 * (marks[-1] - marks[0])
-    x = torch.linspace(float(marks[0] - beyond), float(marks[-1] + beyond), SAMPLES)
+    first, last = span or (float(marks[0] - beyond), float(marks[-1] + beyond))
+    x = torch.linspace(first, last, SAMPLES)
     scheme = Scheme(result.scheme.format, result.scheme.symmetric, convention=result.scheme.convention)
     scale, zero_point = result.scale.reshape(-1)[0], result.params.zero_point.reshape(-1)[0]
     x_hat = dequantize(quantize(x, scale, zero_point, scheme), scale, zero_point, scheme)
     return x.numpy(), (x - x_hat).numpy()
 
 
-def error_against_x(result: Quantized, *, theme: str = "light", size: float = TEXT) -> go.Figure:
-    """Return the error over x: a sawtooth within the representable range, a ramp where values are clipped."""
-    x, error = error_curve(result)
+def error_against_x(
+    result: Quantized,
+    *,
+    span: tuple[float, float] | None = None,
+    theme: str = "light",
+    size: float = TEXT,
+) -> go.Figure:
+    """Return the error over x: a sawtooth within the representable range, a ramp where values are clipped.
+
+    Args:
+        span: from where to where the axis reaches; None: as far as is drawn.
+    """
+    x, error = error_curve(result, span)
     marks = grid_values(result, (0,) * result.scale.dim())
     own = (result.x.reshape(-1).numpy(), result.error.reshape(-1).numpy())
     layout = base_layout(theme, 280, size) | {
-        "xaxis": {"title": {"text": "x"}},
+        "xaxis": {"title": {"text": "x"}} | ({"range": list(span)} if span else {}),
         "yaxis": {"title": {"text": "error x - x̂"}},
         "shapes": [band_at("x", float(marks[0]), float(marks[-1]), LINE[theme])],
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},

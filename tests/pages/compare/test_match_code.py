@@ -11,6 +11,7 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
+from pages.compare.match import run
 from pages.registry import opens
 from quantcore import tensors
 from quantcore.mistakes import CASES
@@ -18,6 +19,12 @@ from quantcore.mistakes import CASES
 pytestmark = pytest.mark.usefixtures("no_hurry")
 SAMPLE = "randn-seed-0-4x4"
 WRAPS = "s = (x.max() - x.min()) / 255\nq = torch.round(x / s).to(torch.int8)\nx_hat = q.float() * s"
+
+
+@pytest.fixture
+def unsearched(monkeypatch):
+    """Who makes the codes is looked for when asked: that takes seconds where nobody makes them."""
+    monkeypatch.setattr(run, "AT_ONCE", 0)
 
 
 def opened(text="", example=SAMPLE):
@@ -80,7 +87,7 @@ def test_a_clean_result_is_no_all_clear():
     assert any("On this tensor all 16 codes equal those of int8" in t for t in said(at.caption))
 
 
-def test_a_finding_leads_to_its_lesson():
+def test_a_finding_leads_to_its_lesson(unsearched):
     links = [e.proto for e in opened(WRAPS).get("page_link")]
     assert [link.page for link in links][:2] == ["learn-mistakes", "learn-mistakes"]
     assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
@@ -113,13 +120,13 @@ def test_bad_code_stays_where_it_is(text, words):
     assert at.text_area(key="match_code").value == text
 
 
-def test_code_is_shown_as_text():
+def test_code_is_shown_as_text(unsearched):
     at = opened(WRAPS.replace("255", "255  # <script>alert(1)</script>"))
     assert "<script>" not in source(at)
     assert "&lt;script&gt;" in source(at)
 
 
-def test_the_whole_code_is_shown_with_its_marks():
+def test_the_whole_code_is_shown_with_its_marks(unsearched):
     """Lines far from a finding are folded, what is no Python is passed over, and the verdict comes first."""
     text = "In [1]: import torch\n" + "a = 1\n" * 20 + f"{WRAPS}\nprint(q)\nOut[1]: tensor([1, 2])"
     at = opened(text)
@@ -132,7 +139,7 @@ def test_the_whole_code_is_shown_with_its_marks():
     assert any(sentence.startswith("1 line is not Python") for sentence in said(at.caption))
 
 
-def test_a_notebook_s_file_is_uploaded():
+def test_a_notebook_s_file_is_uploaded(unsearched):
     cells = [{"cell_type": "code", "source": WRAPS}, {"cell_type": "markdown", "source": "text"}]
     at = opened()
     file = json.dumps({"cells": cells}).encode()
@@ -153,7 +160,7 @@ def test_without_a_tensor_the_code_is_read_too():
     assert said(at.warning)[0] == "2 mistakes in lines 1 and 2."
 
 
-def test_what_can_not_be_shown_on_the_tensor_is_said():
+def test_what_can_not_be_shown_on_the_tensor_is_said(unsearched):
     at = opened("q = torch.round(x / scale).clamp(0, 255).to(torch.int8)")
     assert any("does not show what its scale is computed from" in text for text in said(at.caption))
     at = opened("s = x.abs().amax(dim=2, keepdim=True) / 127\nq = torch.round(x / s).to(torch.int8)")
@@ -162,7 +169,7 @@ def test_what_can_not_be_shown_on_the_tensor_is_said():
     )
 
 
-def test_the_text_survives_another_page_and_another_way_in():
+def test_the_text_survives_another_page_and_another_way_in(unsearched):
     at = opened(WRAPS)
     at = at.switch_page("explore/explore/page.py").run().switch_page("compare/match/page.py").run()
     assert at.text_area(key="match_code").value == WRAPS
@@ -173,7 +180,7 @@ def test_the_text_survives_another_page_and_another_way_in():
     assert at.text_area(key="match_code").value == WRAPS
 
 
-def test_one_of_several_quantizers_is_chosen():
+def test_one_of_several_quantizers_is_chosen(unsearched):
     at = opened(f"{WRAPS}\nt = x.abs().max() / 7\np = torch.round(x / t).clamp(-8, 7)")
     (choice,) = [box for box in at.selectbox if box.label == "Quantizer"]
     assert choice.options == ["Quantizer 1, line 2: 2 mistakes", "Quantizer 2, line 5: no known mistake"]
@@ -181,7 +188,7 @@ def test_one_of_several_quantizers_is_chosen():
     assert at.dataframe[0].value[""][1] == "int4 symmetric per_tensor min_max textbook"
 
 
-def test_of_a_large_tensor_a_block_is_used():
+def test_of_a_large_tensor_a_block_is_used(unsearched):
     at = the_app()
     for key, value in {"src": "generate", "shape": "1024, 512", "match_src": "code"}.items():
         at.session_state[key] = value
@@ -190,7 +197,7 @@ def test_of_a_large_tensor_a_block_is_used():
     assert any("only 256 × 256 of its elements are used" in text for text in said(at.caption))
 
 
-def test_a_dtype_in_which_the_code_does_not_compute_is_said():
+def test_a_dtype_in_which_the_code_does_not_compute_is_said(unsearched):
     at = opened(WRAPS)
     words = "The code gets x as float32 numbers"
     assert not any(words in text for text in said(at.caption))
@@ -199,7 +206,7 @@ def test_a_dtype_in_which_the_code_does_not_compute_is_said():
     assert any(words in text for text in said(at.caption))
 
 
-def test_each_line_s_value_at_the_picked_element():
+def test_each_line_s_value_at_the_picked_element(unsearched):
     at = opened(WRAPS)
     (field,) = [box for box in at.text_input if box.label == "Element"]
     at = field.set_value("1, 2").run()
@@ -228,7 +235,7 @@ OWN = "t = torch.tensor([[1.0, -2.0, 5.0], [9.0, 4.0, -3.5]])\ns = (t.max() - t.
 OWN += "z = torch.zeros_like(s)\nq = torch.round(t / s + z).to(torch.int8)"
 
 
-def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one():
+def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one(monkeypatch):
     at = opened(OWN)
     assert "##### On the code's own tensor t (line 1)" in said(at.markdown)
     assert not any("On the tensor" in text for text in said(at.markdown))
@@ -240,6 +247,7 @@ def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one():
     assert at.dataframe[1].value["At [0, 0]"][0] == "1"  # of t, which has another shape than the tensor in the sidebar
     (matched,) = [text for text in said(at.warning) if "scale is asymmetric" in text]
     assert "zero point is omitted" in matched
+    monkeypatch.setattr(run, "AT_ONCE", 0)
     other = opened(f"{OWN}\nu = x.abs().max() / 7\np = torch.round(x / u).clamp(-8, 7)")
     (choice,) = [box for box in other.selectbox if box.label == "Quantizer"]
     other = choice.select_index(1).run()
@@ -257,7 +265,7 @@ def test_without_a_tensor_code_is_asked_for_and_shown_on_its_own():
     assert not at.dataframe
 
 
-def test_a_lesson_stands_beside_its_own_mistake():
+def test_a_lesson_stands_beside_its_own_mistake(unsearched):
     at = opened("s = x.abs().max() / 255\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
     link = at.get("page_link")[0].proto
     assert (link.label, link.help) == ("Lesson: Mistakes, case 5", CASES["range-without-minimum"].title)
@@ -267,7 +275,7 @@ def test_a_lesson_stands_beside_its_own_mistake():
     assert links[1] == ("Lesson: Mistakes, case 8", CASES["cast-without-clamp"].title)
 
 
-def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
+def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict(unsearched):
     at = opened("s = x.std() / 100\nq = torch.round(x / s).to(torch.int8)")
     assert said(at.warning)[0] == "1 mistake in line 2."
     assert any("Line 2: Cast without a clamp.** Nothing clamps" in text for text in said(at.markdown))
@@ -275,7 +283,7 @@ def test_what_wraps_on_the_tensor_shown_is_part_of_the_one_verdict():
     assert source(at).count("✗") == 1
 
 
-def test_a_shared_verdict_comes_back_by_its_link():
+def test_a_shared_verdict_comes_back_by_its_link(unsearched):
     at = opened(WRAPS)
     assert "match_c" not in at.query_params
     next(b for b in at.button if b.label == "Share this verdict").click().run()
@@ -295,7 +303,7 @@ def test_a_shared_verdict_comes_back_by_its_link():
     assert any(b.label == "Share this verdict" for b in other.button)
 
 
-def test_code_that_no_link_can_carry_is_refused_in_words():
+def test_code_that_no_link_can_carry_is_refused_in_words(unsearched):
     noise = "".join(random.Random(0).choices("abcdefghij0123456789", k=90_000))
     at = opened(f"{WRAPS}\n# {noise}")
     next(b for b in at.button if b.label == "Share this verdict").click().run()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from app_page import change, the_app
 from grid import for_each
+from parts import some
 from places import ROOT
 from streamlit.testing.v1 import AppTest
 
@@ -61,7 +62,7 @@ def test_all_presets_with_the_reasons_of_those_refused() -> None:
     assert refused == sorted(refused)
 
 
-@for_each("setting", sweep_choice.RANGES)
+@for_each("setting", some(sweep_choice.RANGES))
 def test_every_range_setting(setting: str) -> None:
     at = opened(
         sw_set="chosen",

@@ -169,7 +169,7 @@ SCHEME_CHANGES = [
 
 @for_each(
     ("before", "key", "value", "expected"),
-    some_rows(SCHEME_CHANGES),
+    some_rows(SCHEME_CHANGES, 4),
     ids=[f"{key}={value}" for _, key, value, _ in SCHEME_CHANGES],
 )
 def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, expected: str) -> None:
@@ -181,7 +181,7 @@ def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, exp
     assert_codes(at, x)
 
 
-@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES})))
+@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES}), 6))
 def test_scheme_as_text_sets_the_controls(text: str) -> None:
     at = change(opened(bits="7", range="fixed", overflow="wrap", per="channel"), "_scheme_text", text)
     assert_codes(at)
@@ -227,7 +227,10 @@ def test_bad_scheme_text(text: str, word: str) -> None:
     assert_one_sentence(at, word)
     assert scheme(at) == text  # what was typed is still there to be fixed
     assert maps(at)["painted"] == " int6 symmetric per_tensor min_max textbook "
-    change(at, "bits", 7)
+
+
+def test_after_a_bad_scheme_text_a_control_goes_on_from_the_scheme_before() -> None:
+    at = change(change(opened(bits="6"), "_scheme_text", "int4 nonsense"), "bits", 7)
     assert_clean(at)
     assert scheme(at) == "int7 symmetric per_tensor min_max textbook"
 
@@ -251,7 +254,7 @@ def test_reset() -> None:
 # The tensor
 
 
-@for_each("name", list(tensors.DISTRIBUTIONS))
+@for_each("name", some(tensors.DISTRIBUTIONS))
 def test_distribution(name: str) -> None:
     at = change(opened(), "dist", name)
     assert_codes(at, tensors.generate(tensors.Generated(name)))
@@ -263,7 +266,7 @@ def test_distribution(name: str) -> None:
         change(at, f"{name}_{parameter.name}", float(parameter.default))
 
 
-@for_each("name", list(tensors.EXAMPLES))
+@for_each("name", some(tensors.EXAMPLES))
 def test_example(name: str) -> None:
     at = change(change(opened(), "src", "example"), "ex", name)
     x = tensors.EXAMPLES[name].load()
@@ -276,7 +279,7 @@ def test_seed_and_shape() -> None:
     assert_codes(at, tensors.generate(tensors.Generated(shape=(4, 6), seed=3)))
 
 
-@for_each("shape", ["()", "7", "1x1", "2x3x4", "2x1x3x2"])
+@for_each("shape", some(["()", "7", "1x1", "2x3x4", "2x1x3x2"], 2))
 def test_any_rank(shape: str) -> None:
     at = opened(shape=shape, dist="normal")
     assert_clean(at)
@@ -330,8 +333,9 @@ def test_bad_paste(text: str, words: list[str]) -> None:
         return
     assert_one_sentence(at, *words)
     assert at.text_area(key="_pasted").value == text
-    change(at, "_pasted", "1 2")
-    assert_codes(at, np.array([[1, 2]], np.float32))
+    if text == "1 inf":
+        change(at, "_pasted", "1 2")
+        assert_codes(at, np.array([[1, 2]], np.float32))
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t "])
@@ -361,8 +365,9 @@ def test_bad_shape(shape: str, word: str) -> None:
     at = change(opened(), "shape", shape)
     assert_one_sentence(at, word)
     assert at.text_input(key="shape").value == shape
-    change(at, "shape", "3x5")
-    assert_codes(at, tensors.generate(tensors.Generated(shape=(3, 5))))
+    if shape == "0x8":
+        change(at, "shape", "3x5")
+        assert_codes(at, tensors.generate(tensors.Generated(shape=(3, 5))))
 
 
 def test_contradicting_parameters_of_a_distribution() -> None:
@@ -458,8 +463,9 @@ def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> N
     change(at, key, value)
     assert_one_sentence(at, word)
     assert str(widget(at, key).value) == str(value)
-    change(at, key, good)
-    assert_codes(at) if "shape" not in before else assert_clean(at)
+    if before == {"range": "fixed"}:
+        change(at, key, good)
+        assert_codes(at)
 
 
 @for_each(
@@ -796,8 +802,12 @@ def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> No
     assert warning.startswith("This link has 1 parameter that can't be used and is ignored: ")
     key, value = list(parameters.items())[-1]
     assert f"{key}={value}"[:39] in warning
-    # the warning stays until it is closed, however many controls change
-    change(at, "seed", 2) if at.number_input and "ex" not in parameters else at.run()
+
+
+def test_what_is_said_of_a_link_stays_until_it_is_closed() -> None:
+    at = opened(bits="99")
+    (warning,) = said(at.warning)
+    change(at, "seed", 2)
     assert said(at.warning) == [warning]
     next(b for b in at.button if b.label == "Close").click().run()
     assert not at.warning
@@ -914,14 +924,14 @@ FLOAT_SCHEMES = [
 ]
 
 
-@for_each("text", FLOAT_SCHEMES)
+@for_each("text", some(FLOAT_SCHEMES))
 def test_scheme_text_of_floats_and_of_scales(text: str) -> None:
     at = change(opened(), "_scheme_text", text)
     assert_codes(at)
     assert scheme(at) == text
 
 
-@for_each("name", qc.FLOATS)
+@for_each("name", some(qc.FLOATS))
 def test_format(name: str) -> None:
     at = opened(format=name)
     if name == "e8m0":  # has no sign: negative elements become NaN
@@ -946,7 +956,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
     assert_one_sentence(opened(**parameters), *words)
 
 
-@for_each("name", some(qc.PRESETS, 6))
+@for_each("name", some(qc.PRESETS, 15))
 def test_preset(name: str) -> None:
     at = opened(src="generate", shape="4x256")  # gguf needs rows that divide into blocks of 256
     at = change(at, "_preset", name)

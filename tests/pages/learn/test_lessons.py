@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from app_page import key_figures, said, the_app, widget
 from grid import for_each
-from lesson_app import assert_clean, blocks, code, marks, numbers, opened, tables
+from lesson_app import assert_clean, blocks, by_hand, code, marks, numbers, opened, tables
 from parts import some, some_rows
 from streamlit.testing.v1 import AppTest
 
@@ -162,7 +162,7 @@ def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
     controls = {"learn_scale_bits": str(bits), "learn_scale_low": str(low), "learn_scale_high": str(high)}
     at = opened("scale", "marks", **controls)
     assert f"({high} - {low}) / {2**bits - 1} = {(high - low) / (2**bits - 1):.6g} °C" in code(at)
-    assert f"{2**bits} marks" in "".join(m.value for m in at.markdown)
+    assert f"{2**bits} marks" in by_hand(at)["html"]["learn_hand_words"]
 
 
 def test_one_more_bit() -> None:
@@ -174,7 +174,7 @@ def test_one_more_bit() -> None:
 @for_each("step", ["marks", "code", "back", "yours"])
 def test_the_first_lessons_do_not_speak_of_zero_points(step: str, low: str) -> None:
     at = opened("scale", step, learn_scale_low=low)
-    shown = code(at) + " ".join(said(at.markdown))
+    shown = code(at) + " ".join([*said(at.markdown), *(e.proto.body for e in at.get("html"))])
     assert "zero point" not in shown
     assert "+ z" not in shown
     if step in ("code", "back"):

@@ -1,11 +1,9 @@
 """The lesson "Outliers" without a browser: figure 5 of the SmoothQuant paper, and the formula in numpy."""
 
-import json
-
 import numpy as np
 from app_page import key_figures, said, widget
 from grid import for_each
-from lesson_app import assert_clean, code, numbers, opened, tables
+from lesson_app import assert_clean, by_hand, code, numbers, opened, tables
 
 import quantcore as qc
 from quantcore import tensors
@@ -48,8 +46,8 @@ def test_the_quality_of_every_alpha() -> None:
     x = tensors.generate(tensors.Generated("outlier_channel", (128, 64), seed=1)).astype(float)
     w = tensors.generate(tensors.Generated("normal", (48, 64), seed=2)).astype(float)
     y = x @ w.T
-    (chart,) = at.get("plotly_chart")
-    drawn = {trace["name"]: trace["y"] for trace in json.loads(chart.proto.spec)["data"]}
+    chart = by_hand(at)["figure"]
+    drawn = {trace["name"]: trace["y"] for trace in chart["data"]}
     found = []
     for i in range(21):
         s = np.abs(x).max(0) ** (i / 20) / np.abs(w).max(0) ** (1 - i / 20)
@@ -58,7 +56,7 @@ def test_the_quality_of_every_alpha() -> None:
         found.append(10 * np.log10((y**2).sum() / ((y_hat - y) ** 2).sum()))
     assert np.allclose(drawn["x and w in int8"], found, atol=0.05)
     best = int(np.argmax(found))
-    told = " ".join(said(at.markdown))
+    told = by_hand(at)["html"]["learn_hand_words"]
     assert f"α = {best / 20:g}: {found[best] - found[0]:+.1f} dB against α = 0" in told
     assert key_figures(at)["x and w in int8"] == qc.decibels(drawn["x and w in int8"][6])
 

@@ -29,13 +29,13 @@ WRITTEN = {
 pytestmark = [pytest.mark.usefixtures("no_hurry"), pytest.mark.filterwarnings("ignore")]
 
 
-@for_each("name", list(WRITTEN)[::5])
+@for_each("name", list(WRITTEN)[::8])
 def test_code_is_followed_to_its_mistakes_and_codes(name):
     follow(name)
 
 
 @pytest.mark.slow
-@for_each("name", [name for i, name in enumerate(WRITTEN) if i % 5])
+@for_each("name", [name for i, name in enumerate(WRITTEN) if i % 8])
 def test_further_code_is_followed(name):
     follow(name)
 
@@ -86,7 +86,7 @@ def scope_of(text):
 RUN = [name for name, text in WRITTEN.items() if not OTHERS.search(text) and "wrong range" not in name]
 
 
-@for_each("name", RUN[::4])
+@for_each("name", RUN[::6])
 def test_each_name_has_the_values_that_python_gives_it(name):
     text = MARK.sub("", WRITTEN[name])
     scope, source = scope_of(text), read_source(text)
