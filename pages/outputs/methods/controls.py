@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
 KEYS = {*DEFAULTS, activations.SOURCE, activations.VALUES}
 REQUIRED = {"om_activations", "om_method", "om_signs", activations.SOURCE}
 HELD_OUT_TOKENS = 256
+_GENERATED = ("tokens", "outliers", "factor", "correlation", "seed")
 CODED = 1 << 14  # activations that a script has room for
 _HELP = {
     "tokens": "Rows of x that SmoothQuant, AWQ and GPTQ look at. Errors are measured on "
@@ -180,7 +181,6 @@ class BroughtSource:
 
 
 Source = ActivationSource | BroughtSource
-_GENERATED = ("tokens", "outliers", "factor", "correlation", "seed")
 
 
 def draw(row: DeltaGenerator) -> tuple[Source, qc.Scheme | None]:
