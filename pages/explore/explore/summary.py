@@ -268,13 +268,18 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _minus(text: str) -> str:
+    """Write a negative number with the sign of the maps, not with a hyphen."""
+    return text.replace("-", "−")
+
+
 def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> str:
     change = figure.value - other.value if other else 0.0
     delta = ""
     if other and reference and change and math.isfinite(change):
         better = (change > 0) == figure.more_is_better
         delta = (
-            f'<span class="qs-{"better" if better else "worse"}">{figure.change.format(change)}'
+            f'<span class="qs-{"better" if better else "worse"}">{_minus(figure.change.format(change))}'
             f"<i> {'better' if better else 'worse'} than {reference.name}</i></span>"
         )
     return (

@@ -626,10 +626,10 @@ def test_key_figures_are_those_of_quantcore() -> None:
 def told_change(at: AppTest, label: str) -> tuple[float, str, str]:
     """The change shown for a figure: the number, "better" or "worse", and the reference ("previous" or "pinned")."""
     found = re.fullmatch(
-        r"\S+(?: \S+)? +([+-][\d.e+-]+)\S*(?: \S+)? +(better|worse) than (\w+)", figures(at)[label]
+        r"\S+(?: \S+)? +([+−][\d.e+−]+)\S*(?: \S+)? +(better|worse) than (\w+)", figures(at)[label]
     )
     assert found, figures(at)[label]
-    return float(found[1]), found[2], found[3]
+    return float(found[1].replace("−", "-")), found[2], found[3]
 
 
 def test_a_change_names_what_it_is_against() -> None:
