@@ -57,13 +57,14 @@ step = frame.head("error")
 words, picture = views.side_by_side(views.for_maps(3.2) if step == "yours" else (2, 3))
 match step:
     case "signed":
-        words.markdown(
-            "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to "
-            "nearest gives both signs about equally often; truncation does not. Within the range no error "
-            "exceeds half a step."
-        )
         result = cache.result(FEW, SCHEME)
         error = result.error.numpy()
+        same, other = ((error * result.x.numpy() * sign > 0).sum() for sign in (1, -1))
+        words.markdown(
+            "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to "
+            f"nearest goes up or down: {same} of the {same + other} errors here have the sign of their x; "
+            "with truncation, toward 0, all would. Within the range no error of rounding exceeds half a step."
+        )
         worst = int(np.abs(error).argmax())
         marks = ["chosen" if i == worst else "" for i in range(len(VALUES))]
         tables = [

@@ -15,7 +15,7 @@ _begin = AppSession._create_scriptrunner
 
 def keep_runs_in_order() -> None:
     """Let the runs of all sessions wait for the one before."""
-    AppSession._create_scriptrunner = _begin_or_wait  # type: ignore[method-assign]
+    AppSession._create_scriptrunner = _begin_or_wait  # type: ignore[assignment, method-assign]
 
 
 def _begin_or_wait(session: AppSession, data: RerunData) -> None:

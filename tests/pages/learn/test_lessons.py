@@ -258,6 +258,16 @@ def test_blocks(down: int, across: int) -> None:
 # Error
 
 
+def test_the_signs_of_errors_are_counted() -> None:
+    """By Python's own rounding; truncation leaves x - x̂ the sign of x, as every error but 0 has it."""
+    x, s = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1], 2 / 3
+    errors = [round(v - round(v / s) * s, 6) for v in x]
+    wrong = [(e, v) for e, v in zip(errors, x, strict=True) if e]
+    said_ = " ".join(m.value for m in opened("error", "signed").markdown)
+    assert f"{sum(e * v > 0 for e, v in wrong)} of the {len(wrong)} errors here have the sign" in said_
+    assert all((v - int(v / s) * s) * v >= 0 for v in x)
+
+
 def test_metrics_with_their_numbers_put_in() -> None:
     x = np.array([0.9, -0.4, 2.0, -0.8, 0.1, 1.1], np.float32)
     error = (x - np.round(x / np.float32(2 / 3)) * np.float32(2 / 3)).astype(np.float64)
