@@ -190,7 +190,7 @@ class Evaluation:
         if len(data) > 1:  # a smaller tensor of the code's own, such as its scales, is not what is quantized
             data = [a for a in data if not _is_power(a)] or data  # what scales each by itself
             most = max(math.prod(shape_of(a.value)) for a in data)
-            data = [a for a in data if a.op != OWN or math.prod(shape_of(a.value)) == most]
+            data = [a for a in data if _root(a).op != OWN or math.prod(shape_of(a.value)) == most]
         if data and not is_mask(value):
             # signs that are given back to the tensor's elements do not scale them
             signs = op == "sign" and len(args) > 1 and args[0].data  # copysign
@@ -294,6 +294,13 @@ def _like(value: Any, values: Tensor | float) -> Any:
     if isinstance(value, Tensor):
         return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
     return cast(values.numpy(), value.dtype)
+
+
+def _root(val: Val) -> Val:
+    """Return what a tensor in another shape or type was made from."""
+    while val.op in ("shape", "cast", "copy") and val.flow is not None:
+        val = val.flow
+    return val
 
 
 def _is_power(val: Val) -> bool:

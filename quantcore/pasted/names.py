@@ -27,7 +27,7 @@ _OPERATIONS = {  # what the trace calls them
     "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite "
     "logical_not",
     "sign": "sign copysign",
-    "copy": "clone detach copy nan_to_num contiguous cpu pos data Parameter",
+    "copy": "clone detach copy from_numpy nan_to_num contiguous cpu pos data Parameter",
     "add": "add",
     "sub": "sub subtract",
     "mul": "mul multiply",
@@ -229,7 +229,7 @@ _TORCH = _calls(
     numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
     rand=partial(_drawn, torch.rand), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
     randn=partial(_drawn, torch.randn), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
-    FloatTensor=_tensor,
+    FloatTensor=_tensor, from_numpy=lambda x: torch.from_numpy(np.array(x)),
     randperm=lambda n, **kw: torch.randperm(int(n), generator=torch.Generator().manual_seed(0)),
     randint=lambda low, high, size, **kw: _integers(low, high, size),
 )  # fmt: skip

@@ -1472,4 +1472,16 @@ s = x.abs().max() / 6
 q = (x.abs().unsqueeze(-1) / s - table).abs().argmin(-1)
 y = torch.where(x < 0, -table[q], table[q]) * s
 """,
+    "scales in the code": """
+import torch
+w = torch.tensor([[0.3, -1.2], [2.5, 0.7], [-0.4, 0.2], [1.1, -3.0]])
+s = torch.tensor([0.01, 0.02, 0.005, 0.03]).view(-1, 1)
+codes = torch.round(w / s).clamp(-128, 127)
+""",
+    "from an array": """
+import numpy as np, torch
+w = torch.from_numpy(np.array([[0.3, -1.2], [2.5, 0.7]], dtype=np.float32))
+s = w.abs().max() / 200  #! divisor
+codes = torch.round(w / s).to(torch.int8)  #! wrapped
+""",
 }
