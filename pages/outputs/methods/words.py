@@ -10,7 +10,7 @@ import quantcore as qc
 from pages.outputs.methods.run import Head, Ran
 from quantcore import figures, outputs
 from quantcore.outputs import METHODS, NEAREST, MethodOutput
-from quantcore.wording import count, joined
+from quantcore.wording import count, difference, joined
 
 _WITHIN = 0.5  # dB by which an answer may still change
 
@@ -29,7 +29,8 @@ def answer(found: Sequence[MethodOutput]) -> str:
     if best.sqnr_db == math.inf:
         return f"{METHODS[best.method]} loses nothing here; rounding to nearest gives {qc.decibels(base)}."
     if best.sqnr_db > base:
-        more = "" if math.isinf(base) else f", {best.sqnr_db - base:.1f} dB more than rounding to nearest"
+        gain = difference(best.sqnr_db, base)
+        more = "" if math.isinf(base) else f", {gain:.1f} dB more than rounding to nearest"
         return f"{METHODS[best.method]} loses least: {qc.decibels(best.sqnr_db)}{more}."
     others = [f for f in known if f.method != NEAREST]
     second = others[0] if others else None
@@ -91,7 +92,7 @@ def scaling(ran: Ran, without_clip: Ran | None) -> str:
         less = f", {1 - best.loss / first.loss:.0%} less than without scaling" if first.loss else ""
         text = f"Ratio {best.ratio:g} gives the least error, {best.loss:.3g}{less}."
     if len(ratios) < len(ran.trials) and without_clip is not None:
-        gain = ran.output.sqnr_db - without_clip.output.sqnr_db
+        gain = difference(ran.output.sqnr_db, without_clip.output.sqnr_db)
         text += f" Clipping changes the output's SQNR by {gain:+.1f} dB on the held-out tokens."
     return text.replace("-", "−")
 
@@ -191,7 +192,7 @@ def caching(head: Head) -> str:
     if keys_channel > keys_token:
         more = f"Keys want a scale per channel: {qc.decibels(keys_channel)}"
         if math.isfinite(keys_channel - keys_token):
-            more += f", {keys_channel - keys_token:.1f} dB more than with one per token"
+            more += f", {difference(keys_channel, keys_token):.1f} dB more than with one per token"
         more += f". Channel {at} is {ratio} times the median one and sets the scale of every token."
     else:
         more = (
