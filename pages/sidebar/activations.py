@@ -70,13 +70,20 @@ def draw(inputs: int) -> GivenActivations:
         NoTensorYet: nothing has been pasted or uploaded.
         QuantError: what was typed or uploaded is not a tensor.
     """
+    found = brought()
+    return _generated(inputs) if found is None else found
+
+
+def brought() -> GivenActivations | None:
+    """Draw where x comes from, and the field of what is pasted or uploaded; None if x is to be generated.
+
+    Raises:
+        NoTensorYet, QuantError: as in `draw`.
+    """
     source = choice.segmented("x is", SOURCE, SOURCES)
-    if source == "generate":
-        _carry(None)
-        return _generated(inputs)
-    x = _pasted() if source == "paste" else _uploaded()
-    _carry(x)
-    return x
+    found = None if source == "generate" else _pasted() if source == "paste" else _uploaded()
+    _carry(found)
+    return found
 
 
 def _generated(inputs: int) -> GivenActivations:

@@ -13,7 +13,7 @@ from quantcore.displayed import Displayed
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks
-from quantcore.numerics import as_float32
+from quantcore.numerics import CHUNK, as_float32, widened
 from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of, find_qparams
 from quantcore.quantization.codes import codes_with, dequantize, dequantize_with, lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
@@ -136,8 +136,13 @@ class Quantized(Displayed):
     @property
     def error(self) -> Tensor:
         """x - x̂, float32, or float64 where `x` and `dequantized` are; recomputed at each access."""
-        x_hat = self.dequantized
-        return torch.sub(self.given, x_hat, out=x_hat)
+        x_hat, given = self.dequantized, self.given
+        if given.itemsize != 2 or not given.is_contiguous():
+            return torch.sub(given, x_hat, out=x_hat)
+        # torch would convert all of x to new memory first, which takes longer than the rest
+        for part, own in zip(given.view(-1).split(CHUNK), x_hat.view(-1).split(CHUNK), strict=True):
+            torch.sub(widened(part), own, out=own)
+        return x_hat
 
 
 def apply(x: Any, scheme: Scheme | str, out: Quantized | None = None, importance: Any = None) -> Quantized:

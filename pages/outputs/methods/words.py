@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import quantcore as qc
+from pages.outputs.methods.controls import BroughtSource
 from pages.outputs.methods.run import Head, Ran
 from quantcore import figures, outputs
 from quantcore.outputs import METHODS, NEAREST, MethodOutput
@@ -53,6 +54,16 @@ def notes(found: Sequence[MethodOutput], scheme: qc.Scheme, activations: qc.Sche
             "w is rounded."
         )
     return sentences
+
+
+def tokens_of(source: BroughtSource) -> str:
+    """Say on which tokens of a given x methods are calibrated, and on which errors are measured."""
+    if source.given.x.shape[0] == 1:
+        return "x has a single token: methods are calibrated on it, and errors are measured on it too."
+    return (
+        f"Methods are calibrated on the first {count(source.tokens, 'token')} of x; errors are measured on "
+        f"the other {source.held_tokens:,}."
+    )
 
 
 def smoothing(ran: Ran, alpha: float) -> str:

@@ -184,6 +184,11 @@ def test_nothing_to_read(tmp_path):
     assert "no weight_map" in refusal(index(tmp_path, 3))
 
 
+def test_an_index_of_too_many_files(tmp_path):
+    files = {f"w{i}": f"{i}.safetensors" for i in range(5001)}
+    assert "names 5,001 tensors in 5,001 files; at most 250,000 in 5,000" in refusal(index(tmp_path, files))
+
+
 def gptq(folder, config=None, **pieces):
     given = {
         "qweight": torch.zeros(8, 32, dtype=torch.int32),

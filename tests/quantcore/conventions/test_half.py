@@ -136,6 +136,18 @@ def test_errors_are_of_the_values_that_the_library_returns(dtype):
         assert torch.equal(result.x, x.float())
 
 
+@pytest.mark.parametrize("shape", [(), (3, 7), (600, 1000)])
+def test_the_error_of_half_precision_is_that_of_its_numbers(shape):
+    """Exact, of one region and of several, and of x that is not contiguous."""
+    generator = torch.Generator().manual_seed(1)
+    for dtype in (torch.bfloat16, torch.float16):
+        x = torch.randn(shape, generator=generator).to(dtype)
+        for given in (x, x.mT) if x.dim() > 1 else (x,):
+            result = qc.apply(given, "int8 torchao")
+            assert torch.equal(result.error, given.float() - result.dequantized)
+            assert "_numbers" not in vars(result)
+
+
 def test_float32_is_as_before():
     """No choice of a dtype applies to float32."""
     for convention in qc.CONVENTIONS.values():

@@ -150,10 +150,13 @@ def test_names_and_stacks_of_experts_are_those_of_llama_cpp(tmp_path):
     want = [squares[:3].sum(0), np.zeros(4), squares[2:].sum(0)]
     np.testing.assert_allclose(stored["blk.0.ffn_up_exps.weight.in_sum2"], want, rtol=1e-6)
     np.testing.assert_array_equal(stored["blk.0.ffn_up_exps.weight.counts"], [[3], [0], [3]])
-    weights, _said = layerwise.Imatrix(open_checkpoint(tmp_path / "own.gguf").tensors, "qwen3moe").of(
-        "model.layers.0.mlp.experts.2.up_proj.weight", (5, 4)
-    )
+    imatrix = layerwise.Imatrix(open_checkpoint(tmp_path / "own.gguf").tensors, "qwen3moe")
+    weights, said = imatrix.of("model.layers.0.mlp.experts.2.up_proj.weight", (5, 4))
     np.testing.assert_allclose(weights[0], squares[2:].mean(0), rtol=1e-6)
+    assert said == "3 tokens seen"
+    stack, said = imatrix.of("blk.0.ffn_up_exps.weight", (3, 5, 4))
+    assert stack.shape == (3, 1, 4)
+    assert said == "1 of 3 experts without tokens, 6 tokens seen"
     with pytest.raises(qc.QuantError, match="is not known for the architecture 'qwen3moo'"):
         found.save(tmp_path / "other.gguf", architecture="qwen3moo")
 

@@ -248,6 +248,7 @@ RESULT = qc.apply(np.ones((2, 4), np.float32), "int8")
         (lambda o: o.requantize([[1]], 0.5, 0, "e4m3fn"), "requantized to integers"),
         (lambda o: o.requantize([[1]], 0.5, 0, "int8", "twice"), "no requantization 'twice'"),
         (lambda o: o.requantize([[1 << 31]], 0.5, 0, "int8"), "does not fit in 32 bits"),
+        (lambda o: o.requantize([[-(1 << 31) - 1]], 0.5, 0, "int8"), "does not fit in 32 bits"),
         (lambda o: o.requantize([[1]], -1.0, 0, "int8", "single"), "must be positive"),
         (lambda o: o.requantize([[1 << 30]], 8.0, 0, "int8", "double"), "leaves 32 bits"),
         (lambda o: o.fixed_point(2.0**31), "2\\^30 or more"),
