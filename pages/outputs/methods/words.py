@@ -103,7 +103,7 @@ def scaling(ran: Ran, without_clip: Ran | None) -> str:
         less = f", {1 - best.loss / first.loss:.0%} less than without scaling" if first.loss else ""
         text = f"Ratio {best.ratio:g} gives the least error, {best.loss:.3g}{less}."
     if len(ratios) < len(ran.trials) and without_clip is not None:
-        gain = difference(ran.output.sqnr_db, without_clip.output.sqnr_db)
+        gain = ran.output.sqnr_db - without_clip.output.sqnr_db
         text += f" Clipping changes the output's SQNR by {gain:+.1f} dB on the held-out tokens."
     return text.replace("-", "−")
 
