@@ -168,6 +168,18 @@ def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
     app.wait(f"() => {NUMBER} === {start!r}")
 
 
+def arrows(app: Any, key: str, option: str) -> None:
+    """Go down an open list to an option without choosing it."""
+    field = app.input(key)
+    field.press("ArrowDown")
+    for _ in range(9):
+        at = field.get_attribute("aria-activedescendant")
+        if at and app.page.locator(f"[id='{at}']").inner_text().strip() == option:
+            return
+        field.press("ArrowDown")
+    raise AssertionError(f"{option} is not in the list of {key}.")
+
+
 MOVES = {
     "uint4": ({}, lambda app: app.press("codes", "unsigned")),
     "int4 asymmetric": ({}, lambda app: app.press("mode", "asymmetric")),
@@ -180,6 +192,8 @@ MOVES = {
         lambda app: app.input("p").press("ArrowDown"),
     ),
     "int4 percentile(60.5)": ({"range": "percentile"}, lambda app: app.input("p").fill("60.5")),
+    "int4 per_channel(0)": ({}, lambda app: arrows(app, "per", "channel")),
+    "int4 per_group(5, 1)": ({"per": "group", "group": "2"}, lambda app: arrows(app, "group", "5")),
 }
 
 
