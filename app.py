@@ -29,6 +29,7 @@ from pages.serving import (
     log,
     metrics,
     models_folder,
+    own_value,
     remote,
     settings,
     tensor_store,
@@ -81,6 +82,7 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Open the first page before the server answers; do everything else behind it, giving way to visitors."""
     log.configure()
     in_order.keep_runs_in_order()
+    own_value.look_up_single_values()
     first = await warm.open_first_page()
     log.announce()
     behind = [keep_tidy()]

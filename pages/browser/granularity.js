@@ -1,9 +1,9 @@
 // Small pictures beside the names of granularities: which cells of a 4 × 4 tensor share a scale. Streamlit's menus hold text alone,
 // so each option is marked with what it is, and the style of the pages draws the picture.
 (() => {
-  if (document.qsGranularity) return;
-  document.qsGranularity = true;
-  const NAMES = ["tensor", "channel", "group", "flat group", "block"], FIELD = ".st-key-per";
+  if (document.qsGranularities) return;
+  const NAMES = document.qsGranularities = ["tensor", "channel", "group", "flat group", "block"]; // as PER of pages/sidebar/granularities.py
+  const FIELD = ".st-key-per";
   const mark = (option, name) => { if (NAMES.includes(name) && option.dataset.per !== name) option.dataset.per = name; };
   let open = null; // watches the menu while the field has the focus
 

@@ -9,7 +9,8 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.state import mirrored, selection
-from pages.sidebar import scheme_controls, scheme_state
+from pages.sidebar import scheme_state
+from pages.sidebar.granularities import default_group_size
 
 BITS = (2, 3, 4, 8)
 Change = Callable[[qc.Scheme], qc.Scheme]
@@ -67,7 +68,7 @@ def granularities(shape: tuple[int, ...]) -> dict[Any, Change]:
         kinds |= {"row": qc.PerChannel(0), "column": qc.PerChannel(1)}
     else:
         kinds["channel"] = qc.PerChannel(0)
-    size = scheme_controls.default_group_size(shape[last] if shape else 1)
+    size = default_group_size(shape[last] if shape else 1)
     kinds[f"group of {size}"] = qc.PerGroup(size, last)
     return {name: _with(granularity=kind) for name, kind in kinds.items()}
 

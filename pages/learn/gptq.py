@@ -59,6 +59,41 @@ def numbers(values: Tensor) -> np.ndarray:
     return np.round(values.double().numpy(), 4)
 
 
+# The example of a docstring: its W is [in, out], with codes 0 to 2 and the largest of a column at 2
+EXAMPLE_W = torch.tensor([[1.2, 0.5], [0.8, 1.5]])
+EXAMPLE_X = torch.tensor([[1.0, 1.0]])
+EXAMPLE_INVERSE = torch.tensor([[0.505, -0.495], [-0.495, 0.505]])  # as it is printed there
+EXAMPLE_CODES = qc.Scheme.parse("uint2 symmetric per_channel(0)")
+
+
+def example_rounded(values: Tensor, scale: Tensor) -> Tensor:
+    """Return the nearest multiples of the example's scales."""
+    each = scale.expand(values.shape).reshape(-1, 1)  # a scale per number, as if each had its row
+    codes = qc.quantize(values.reshape(-1, 1), each, 0, EXAMPLE_CODES)
+    return qc.dequantize(codes, each, 0, EXAMPLE_CODES).reshape(values.shape)
+
+
+def across_columns(sign: int) -> tuple[Tensor, Tensor]:
+    """Return column 1 after its update and ŵ, with the error of column 0 passed on as the example does.
+
+    Args:
+        sign: of the update; the formula has -1.
+    """
+    first, second = EXAMPLE_W.T
+    done = example_rounded(first, first.max() / 2)
+    second = second + sign * (first - done) / EXAMPLE_INVERSE[0, 0] * EXAMPLE_INVERSE[0, 1]
+    return second, torch.stack([done, example_rounded(second, second.max() / 2)], 1)
+
+
+def across_inputs() -> Tensor:
+    """Return ŵ with the error of input 0 passed on to input 1, in each output."""
+    scale = EXAMPLE_W.max(0).values / 2
+    first, second = EXAMPLE_W
+    done = example_rounded(first, scale)
+    second = second - (first - done) / EXAMPLE_INVERSE[0, 0] * EXAMPLE_INVERSE[0, 1]
+    return torch.stack([done, example_rounded(second, scale)])
+
+
 step = frame.head(NAME)
 words, picture = views.side_by_side((1, 2))
 found, nearest = outputs.gptq(W, X, SCHEME, damping=DAMPING), qc.apply(W, SCHEME)
@@ -188,6 +223,48 @@ match step:
             ]
             cells.draw(tables, "learn_gptq_inverse", fill=0.6)
             views.table([{"method": name, "squared error": f"{e:.4f}"} for name, e in errors.items()])
+    case "example":
+        printed, printed_w = across_columns(1)
+        meant, meant_w = across_columns(-1)
+        ways = {
+            "as printed": printed_w,
+            "its own formula": meant_w,
+            "from input to input": across_inputs(),
+            "rounding to nearest": example_rounded(EXAMPLE_W, EXAMPLE_W.max(0).values / 2),
+        }
+        y = EXAMPLE_X @ EXAMPLE_W
+        off = {name: float(((EXAMPLE_X @ w_hat - y) ** 2).sum()) for name, w_hat in ways.items()}
+        gains = off["its own formula"] < off["rounding to nearest"]
+        words.markdown(
+            "**A mistake in print.** The docstring of a library's GPTQ works an example, x·W with W as "
+            f"[in, out]. It subtracts a negative product, and prints {printed[1]:.4g} where its own formula "
+            f"gives {meant[1]:.4g}. With that number the example "
+            f"{'still gains' if gains else 'loses'}: {off['its own formula']:.3g} against "
+            f"{off['rounding to nearest']:.3g} for rounding to nearest. The reason: columns of W are outputs "
+            "here, and no output can make up for another's error. GPTQ passes an error on **from input to "
+            "input**, within one output."
+        )
+        with picture:
+            titles = {"as printed": "ŵ as printed", "its own formula": "ŵ by its formula"}
+            titles |= {"from input to input": "ŵ from input to input"}
+            tables = [cells.MarkedTable("W", EXAMPLE_W.numpy(), note="[in, out]")]
+            tables += [cells.MarkedTable(title, numbers(ways[name])) for name, title in titles.items()]
+            cells.draw(tables, "learn_gptq_example", fill=0.5)
+            error = float((EXAMPLE_W[1, 0] - meant_w[1, 0]) / EXAMPLE_INVERSE[0, 0])
+            inverse = float(EXAMPLE_INVERSE[0, 1])
+            views.formula(
+                f"{'W_11':<14} {float(EXAMPLE_W[1, 1]):g} - {error:.3g}·{_factor(inverse)} = {meant[1]:.4g}"
+            )
+            views.table(
+                [
+                    {
+                        "error passed on": name,
+                        "output": ", ".join(f"{v:.4g}" for v in (EXAMPLE_X @ w_hat)[0].tolist()),
+                        "squared error": f"{off[name]:.4f}",
+                    }
+                    for name, w_hat in ways.items()
+                ]
+            )
     case "question":
         diagonal = outputs.gptq(W, None, SCHEME, damping=DAMPING, moment=h.diagonal())
         different = int((diagonal.quantized.codes != nearest.codes).sum())
@@ -218,5 +295,6 @@ match step:
             cells.draw(shown_tables, "learn_gptq_question", fill=1)
 frame.foot(
     "Frantar et al. 2022, GPTQ, arXiv 2210.17323, algorithm 1",
-    "The factor in the loss: number 51 of IST-DASLab/gptq; one inverse for all: number 807 of cactus",
+    "The factor in the loss: number 51 of IST-DASLab/gptq; one inverse for all: number 807 of cactus; the "
+    "example: gptq_quantize in torchao/prototype/gptq/api.py of torchao 0.18",
 )

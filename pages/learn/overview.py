@@ -40,8 +40,8 @@ def ways() -> None:
 
 
 frame.plain()
-st.markdown(f"# Learn: {len(LESSONS)} lessons")
-st.caption(
+st.markdown(
+    f"# Learn: {len(LESSONS)} lessons\n\n"
     "To teach with them, begin a [class](learn-class): it asks before it shows, students answer on their "
     "phones, and its plan for an hour can be edited. PageDown and →, also of a clicker, lead to the next "
     "step; **Large**, in the header, enlarges every page."

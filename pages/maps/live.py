@@ -6,11 +6,13 @@ seen.
 """
 
 import asyncio
+import json
 import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -34,6 +36,7 @@ from quantcore.diagnosis import Box
 
 PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
+PART, RESTING = "part", "resting"  # the parameter, and its value, that ask for `BesideMaps.resting` alone
 _KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _REMEMBERED = 300_000  # bytes of answers per session
@@ -44,16 +47,28 @@ _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not
 class BesideMaps:
     """What of a page follows with its maps, by the keys of its containers.
 
-    ``html``: what they contain; ``fields``: the texts of their fields; ``bands``: the ranges marked in their
-    charts; ``controls``: what stands where without a widget, unless it was moved; ``late``: containers that
-    wait for the run and are dimmed until then.
+    ``html``: what they contain; ``resting``: what makes that of containers which take the browser long to lay
+    out, so they follow a few times a second, where they are seen; ``fields``: the texts of their fields;
+    ``bands``: the ranges marked in their charts; ``controls``: what stands where without a widget, unless it
+    was moved; ``late``: containers that wait for the run and are dimmed until then.
     """
 
     html: Mapping[str, str] = field(default_factory=dict)
+    resting: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     late: tuple[str, ...] = ()
     controls: Controls = field(default_factory=dict)
+
+    def content(self) -> dict[str, Any]:
+        """Return what the browser is told with each picture: of ``resting``, only where it belongs."""
+        return {
+            "html": self.html,
+            "resting": [*self.resting],
+            "fields": self.fields,
+            "bands": self.bands,
+            "late": self.late,
+        }
 
 
 Beside = Callable[[PageTensor, qc.Scheme, ElementArithmetic], BesideMaps]
@@ -186,6 +201,14 @@ class Followed:
         """
         raise NotImplementedError
 
+    def resting(self, values: Mapping[str, str]) -> bytes:
+        """Return what follows less often, with the controls at these values, as JSON; here nothing does.
+
+        Raises:
+            QuantError: as `answer`.
+        """
+        return b"{}"
+
 
 @dataclass(eq=False)
 class LiveMaps(Followed):
@@ -204,6 +227,13 @@ class LiveMaps(Followed):
         """Take over what a run shows."""
         self.view, self.current, self.answers = view, current, {}
 
+    def resting(self, values: Mapping[str, str]) -> bytes:
+        """Return the HTML of `BesideMaps.resting` with the controls at these values, by its keys."""
+        with turn.of_run(None):
+            # the pointer asks for what the maps show, and they may show a newer picture by now
+            _, beside, _ = self._shown(values, arithmetic.Offer())
+            return json.dumps({key: make() for key, make in beside.resting.items()}).encode()
+
     def answer(self, values: Mapping[str, str], held: str) -> bytes:
         """Return as `content`, which is remembered: a hand goes to and fro."""
         asked, answers = f"{sorted(values.items())} {held}", self.answers
@@ -221,14 +251,18 @@ class LiveMaps(Followed):
         Raises:
             QuantError: a control does not have such a value, or the scheme does not fit the tensor.
         """
-        warm.one_thread()
-        view = self.view
         with turn.of_run(None):
-            tensor, scheme, controls, element = self.current.moved(values)
-            picture, beside = view.shown(tensor, scheme, self.pointer, element)
-        sent = component.content(picture, large=view.large)
+            picture, beside, controls = self._shown(values, self.pointer)
+        sent = component.content(picture, large=self.view.large)
         live = {"at": f"{PATH}/{self.token}", "controls": {**beside.controls, **controls}}
-        return as_bytes(sent | {"live": live, "beside": asdict(beside)}, held)
+        return as_bytes(sent | {"live": live, "beside": beside.content()}, held)
+
+    def _shown(
+        self, values: Mapping[str, str], pointer: arithmetic.Offer
+    ) -> tuple[Picture, BesideMaps, Controls]:
+        warm.one_thread()
+        tensor, scheme, controls, element = self.current.moved(values)
+        return *self.view.shown(tensor, scheme, pointer, element), controls
 
 
 T = TypeVar("T", bound=Followed)
@@ -298,10 +332,15 @@ async def respond(request: Request) -> Response:
     maps = _live.get(request.path_params["token"])
     if maps is None:
         return Response(status_code=204)
+    values = dict(request.query_params)
+    held = values.pop(HELD, "")
+    if values.pop(PART, "") == RESTING:  # no picture waits for it
+        async with maps.one_at_a_time:
+            return await _made(partial(maps.resting, values))
     maps.newest = mine = maps.newest + 1
     maps.idle.clear()
     try:
-        answer = await _answer(maps, mine, dict(request.query_params))
+        answer = await _answer(maps, mine, values, held)
     except BaseException:
         maps.idle.set()
         raise
@@ -310,14 +349,18 @@ async def respond(request: Request) -> Response:
     return answer
 
 
-async def _answer(maps: Followed, mine: int, values: dict[str, str]) -> Response:
+async def _answer(maps: Followed, mine: int, values: dict[str, str], held: str) -> Response:
     async with maps.one_at_a_time:
         if mine != maps.newest:
             return Response(status_code=204)
-        try:
-            found = await to_thread.run_sync(maps.answer, values, values.pop(HELD, ""), limiter=_AT_ONCE)
-        except qc.QuantError as error:
-            return PlainTextResponse(str(error), 400)
+        return await _made(partial(maps.answer, values, held))
+
+
+async def _made(make: Callable[[], bytes]) -> Response:
+    try:
+        found = await to_thread.run_sync(make, limiter=_AT_ONCE)
+    except qc.QuantError as error:
+        return PlainTextResponse(str(error), 400)
     headers = {"cache-control": "no-store"}
     return Response(found, media_type="application/octet-stream", headers=headers)
 

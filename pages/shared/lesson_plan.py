@@ -112,6 +112,7 @@ LESSONS = {
         "result": LessonStep("What is gained?", 2),
         "loss": LessonStep("Why is another loss printed?", 3),
         "inverse": LessonStep("May every column use the same inverse?", 3),
+        "example": LessonStep("What is wrong with this example?", 3),
         "question": LessonStep("What if no inputs go together?", 2),
     }),
     "rotation": Lesson("Rotation", "An outlier is spread over all channels", "360", {

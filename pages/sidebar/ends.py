@@ -9,7 +9,7 @@ import numpy as np
 import quantcore as qc
 from pages.shared.state import link
 from pages.shared.state.selection import ENDS, VALUE, Controls, Current, Move, Moved
-from pages.sidebar import followed, scheme_state
+from pages.sidebar import followed, granularities, scheme_state
 
 
 def stand(result: qc.Quantized, block: tuple[int, ...] | None) -> Controls:
@@ -45,7 +45,8 @@ def _moved(others: Move, current: Current, values: Mapping[str, str]) -> Moved:
         return found
     ends = places(values[ENDS], len(current.controls.get(ENDS, ())))
     scheme = replace(found.scheme, range_setting=_fixed(ends))
-    controls = followed.controls(found.tensor, scheme, found.controls.get(VALUE))
+    per = granularities.chosen(found.controls)
+    controls = followed.controls(found.tensor, scheme, found.controls.get(VALUE), per)
     return found._replace(scheme=scheme, controls={**found.controls, **controls, ENDS: ends})
 
 

@@ -1,7 +1,7 @@
 """The controls that the maps follow as they are moved, and what the sidebar shows with one moved.
 
-A choice between options is at the place of the chosen one: 0, 1. `VALUE` is not in the sidebar: it is the
-cell of the original whose value is dragged.
+A choice between options is at the place of the chosen one, as a granularity in its list: 0, 1. `VALUE` is not
+in the sidebar: it is the cell of the original whose value is dragged.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import quantcore as qc
 from pages.shared.state.selection import VALUE, Controls, Current, Moved, PageTensor, generated
-from pages.sidebar import changed
+from pages.sidebar import changed, granularities
 from pages.sidebar.scheme_state import CODES, SYMMETRY
 from quantcore.formats import MAX_BITS, MIN_BITS
 from quantcore.range_setting import Control
@@ -19,16 +19,18 @@ BITS, SEED = "bits", "seed"
 
 
 def controls(
-    tensor: PageTensor | None, scheme: qc.Scheme | None, value: tuple[float, ...] | None
+    tensor: PageTensor | None, scheme: qc.Scheme | None, value: tuple[float, ...] | None, per: str
 ) -> Controls:
     """Return what the followed controls stand at, by key; those that are not drawn are missing.
 
     Args:
         value: index and value that were dragged last, as `changed.last`; None if none can be.
+        per: the option chosen in the list of granularities.
     """
     if tensor is None or scheme is None:
         return {}
     fmt, found = scheme.format, {**_numbers(scheme.range_setting), **_generators(tensor)}
+    found |= granularities.controls(scheme.granularity, per)
     if value is not None:
         found[VALUE] = value
     if isinstance(fmt, qc.IntFormat):
@@ -64,9 +66,11 @@ def moved(current: Current, values: Mapping[str, str]) -> Moved:
         elif key in own:
             tensor = _regenerated(tensor, key, typed)
             value = value and changed.nothing(tensor)
-        else:
+        elif key not in granularities.KEYS:
             scheme = _with(scheme, key, typed)
-    return Moved(tensor, scheme, controls(tensor, scheme, value), element)
+    granularity, per = granularities.moved(scheme, tensor.shape, values, current.controls)
+    scheme = replace(scheme, granularity=granularity)
+    return Moved(tensor, scheme, controls(tensor, scheme, value, per), element)
 
 
 def _generators(tensor: PageTensor) -> dict[str, tuple[float, ...]]:

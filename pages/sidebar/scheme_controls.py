@@ -10,6 +10,8 @@ from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
 from pages.shared.state.selection import PageTensor
+from pages.sidebar import granularities
+from pages.sidebar.granularities import PER, allowed, default_group_size
 from pages.sidebar.scheme_state import CODES, DEFAULTS, PRESET, RANGES, RANK, SYMMETRY, load_preset
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MAX_VALUES, METHODS, MIN_BITS
@@ -20,14 +22,6 @@ from quantcore.wording import joined
 
 INTEGERS, FITTED = DEFAULTS["format"], "fitted codebook"
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
-# option -> what is shown
-PER = {
-    "tensor": "tensor",
-    "channel": "channel",
-    "group": "group",
-    "flat_group": "flat group",
-    "block": "block",
-}
 _WRAP_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest "
     "bits, as a cast without a clamp does."
@@ -83,7 +77,7 @@ def _say_zero_points(fmt: qc.IntFormat, convention: qc.Convention) -> None:
     """Draw which zero point unsigned symmetric codes have here, and one library per other zero point."""
     here, others = convention.zero_point.middle(fmt), dict[int, str]()
     for other in qc.INTEGER_CONVENTIONS.values():
-        kinds, place = _allowed(other, "kind"), other.zero_point.middle(fmt)
+        kinds, place = allowed(other, "kind"), other.zero_point.middle(fmt)
         if place != here and (kinds is None or "unsigned symmetric" in kinds):
             others.setdefault(place, other.name)
     if others:
@@ -224,11 +218,6 @@ def _library(kind: str) -> qc.Convention:
     return CONVENTIONS[name]
 
 
-def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
-    """Return the values of a property that the library supports; None if it supports all."""
-    return next((limit.allowed for limit in convention.limits if limit.of == what), None)
-
-
 def _either(label: str, key: str, first: str, other: str, **more: Any) -> bool:
     """Draw a choice between two options; return whether the first, the default, is chosen."""
     return choice.segmented(label, key, {first: first, other: other}, width="stretch", **more) == first
@@ -236,7 +225,7 @@ def _either(label: str, key: str, first: str, other: str, **more: Any) -> bool:
 
 def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:
     st.session_state[RANK] = len(shape)
-    allowed = _allowed(convention, "granularity")
+    supported = allowed(convention, "granularity")
     # an unsupported value already chosen, or in the link, stays: the page reports it
     current = (st.session_state.get("per"), st.query_params.get("per"))
     per = choice.selectbox(
@@ -245,7 +234,7 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
         {
             option: name
             for option, name in PER.items()
-            if allowed is None or f"per_{option}" in allowed or {option, name} & {*current}
+            if supported is None or f"per_{option}" in supported or {option, name} & {*current}
         },
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a "
         "group (a run along an axis; of one row, or of all rows together), a flat group (a run in memory "
@@ -259,10 +248,10 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
                 st.selectbox(label, axes, key="axis", bind="query-params", help=_axes_help(shape))
             )
         case "group":
-            divides = _allowed(convention, "divides") or _allowed(convention, "group_divides")
-            return _group(shape, divides, blocks=allowed is None or "per_block" in allowed)
+            divides = granularities.group_divides(convention)
+            return _group(shape, divides, blocks=supported is None or "per_block" in supported)
         case "flat_group":
-            return qc.PerFlatGroup(_size(math.prod(shape), _allowed(convention, "divides")))
+            return qc.PerFlatGroup(_size(math.prod(shape), allowed(convention, "divides")))
         case "block":
             return _block(shape)
     return qc.PerTensor()
@@ -322,8 +311,7 @@ def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The te
 
 
 def _block(shape: tuple[int, ...]) -> qc.PerBlock:
-    # 2 × 2 on the last two axes, 1 on the others, and never longer than the axis
-    default = [min(n, 2 if i >= len(shape) - 2 else 1) for i, n in enumerate(shape)] or [1]
+    default = granularities.block_lengths(shape)
     typed = st.text_input(
         "Block shape",
         DEFAULTS["block"],
@@ -334,34 +322,9 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
         help="One length per axis, such as 2x2; -1 means the whole axis.",
     )
     if not typed.strip():
-        return qc.PerBlock(tuple(default))
+        return qc.PerBlock(default)
     lengths = typed.lower().replace("×", "x").replace(",", "x").split("x")
     return qc.PerBlock(tuple(_number(length, "A block length") for length in lengths))
-
-
-def default_group_size(length: int, must_divide: bool = False) -> int:
-    """Return the default group size along an axis of ``length``.
-
-    The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32
-    that fits, with a shorter last group; for a library that does not support that, the whole axis if it has 4
-    to 1,024 elements, else 1.
-
-    ======  ================  ====================
-    length  last group may    all groups must be
-            be shorter        equally long
-    ======  ================  ====================
-    4096    32                32
-    200     8                 8
-    33      32                33
-    3       2                 1
-    ======  ================  ====================
-    """
-    for size in (32, 16, 8, 4, 2):
-        if length % size == 0:
-            return size
-    if must_divide:
-        return length if 3 < length <= 1024 else 1  # a group of 3 would look like a deliberate choice
-    return next(size for size in (32, 16, 8, 4, 2, 1) if size <= length)
 
 
 def _group_sizes(length: int) -> list[int]:

@@ -13,7 +13,7 @@ from quantcore.pasted.bounds import NUMBERS, StopError, require
 from quantcore.pasted.expressions import INHERITED, Expressions
 from quantcore.pasted.names import ROUNDED, TYPES, Allowed, LeftToLibrary, Mapped, cast
 from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
-from quantcore.pasted.values import Names, Val
+from quantcore.pasted.values import OWN, Names, Val
 
 LAYERS = "_layers."  # where a library's container has its modules
 _INFINITE = ("inf", "-inf", "nan")
@@ -94,7 +94,9 @@ class Calls(Expressions):
                 if not self.taken:
                     return owner[0]
                 value, op = found.value, found.op
-                return self.overwrite(owner[0], lambda x: x.copy_(value), op, found.args, func.name)
+                made = self.overwrite(owner[0], lambda x: x.copy_(value), op, found.args, func.name)
+                made.varies, made.data = made.varies or op == OWN, made.data or op == OWN
+                return made
             case LeftToLibrary(name=name, why=why):
                 self.library.append((self.line, name))
                 raise StopError(f"`{name}` {why}")
@@ -147,8 +149,10 @@ class Calls(Expressions):
 
     def _mapped(self, function: Val, args: list[Val]) -> Val:
         """Call a function with each element of an array, and make an array of what it returns."""
-        require(len(args) == 1 and isinstance(args[0].value, np.ndarray), "this call is not evaluated")
-        found = [self.call(function, [one], {}) for one in self.python("nditer", args, {}).value]
+        arrays = [isinstance(one.value, np.ndarray) for one in args]
+        require(sum(arrays) == arrays[:1].count(True) == 1, "this call is not evaluated")
+        each = self.python("nditer", args[:1], {}).value
+        found = [self.call(function, [one, *args[1:]], {}) for one in each]
         shape, numbers = args[0].value.shape, [self.raw(one) for one in found]
         made = self.compute(lambda: np.array(numbers).reshape(shape), "pack", tuple(found))
         self.gather_list(made, found)

@@ -57,7 +57,7 @@ class Chain:
         self.cast = self.casts[-1] if self.casts else None
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
         shifts = () if self.has_levels else SHIFTS
-        self.zeros = [s for s in self.codes if s.op in shifts and not _is_half(s, self.round)]
+        self.zeros = [s for s in self.codes if s.op in shifts and not self._is_half(s)]
         self.early = [s for s in self.zeros if s.index < self.round.index]
         nothing = torch.tensor(0.0, dtype=torch.float64)
         self.factor, self.zero, self.shift, self.exact = nothing + 1, nothing, nothing, nothing + 1
@@ -95,6 +95,14 @@ class Chain:
         number, cuts = step.other.number, self.round.op == "cast" or self.round.name in ("floor", "trunc")
         half = number is not None and not step.is_open and number % 1 == 0.5 and step.index < self.round.index
         return step.added - 0.5 * (1 if step.op == "add" else -1) if cuts and half else step.added
+
+    def _is_half(self, step: Val) -> bool:
+        """Tell whether a sum is part of the rounding: a half to that side, or something random below 1."""
+        by = step.added.abs()
+        each = by.numel() > 1 and by.shape == step.value.shape
+        scaled = any(step.index < s.index < self.round.index for s in self.scalings)
+        before = step.index < self.round.index and not scaled
+        return before and bool((by <= 1).all() if each else (by == 0.5).all())
 
     def cast_at(self, place: int) -> tuple[Tensor, Tensor]:
         """Return the integers that one of the ``casts`` is given, and which its type does not hold."""
@@ -148,13 +156,6 @@ def _uncast(val: Val) -> Val:
 def _puts_in_values(step: Val) -> bool:
     """Tell whether a clamp or a choice puts in values that depend on the tensor."""
     return any(a.varies and a is not step.flow and not is_mask(a.value) for a in step.args)
-
-
-def _is_half(step: Val, rounding: Val) -> bool:
-    """Tell whether a sum is part of the rounding: a half toward that side, or something random below 1."""
-    by = step.added.abs()
-    each = by.numel() > 1 and by.shape == step.value.shape
-    return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
 
 
 def origin(val: Val) -> Val:

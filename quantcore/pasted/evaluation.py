@@ -37,7 +37,7 @@ _KEPT = ("cast", "copy", "shape", "getitem", "setitem", "other")
 # a tensor that the code makes itself
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn", "normal", "standard_normal")
 _MAKERS = (*_OWN_DATA, "rand", "random", "uniform", "linspace", "arange")
-_EVEN = re.compile(r"\b(rand|random|uniform|linspace|arange)\(")
+_EVEN = re.compile(r"\b(rand|random|uniform|normal|linspace|arange)_?\(")
 _DEEPEST = 12  # of lists in lists
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
 _NOT_REAL = ("64j", "complex64", "complex128", "object")

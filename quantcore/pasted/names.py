@@ -42,7 +42,7 @@ _OPERATIONS = {  # what the trace calls them
     "aminmax count_nonzero quantile nanquantile percentile nanpercentile",
     "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate "
     "stack hstack vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat "
-    "expand_as view T reshape_as view_as",
+    "split expand_as view T reshape_as view_as",
     "getitem": "select narrow item tolist take index_select gather",
     "other": "bucketize digitize searchsorted "
     "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
@@ -261,6 +261,8 @@ METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
                  size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
                  numpy=lambda x: x.clone().numpy(), numel=lambda x: x.numel(), nelement=lambda x: x.numel(),
                  copy=lambda x, y: y.expand(x.shape),
+                 uniform=lambda x, low=0.0, high=1.0: low + (high - low) * _drawn(torch.rand, x.shape),
+                 normal=lambda x, mean=0.0, std=1.0: mean + std * _drawn(torch.randn, x.shape),
                  reshape_as=lambda x, y: x.reshape(y.shape), view_as=lambda x, y: x.reshape(y.shape),
                  **_NEW), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},

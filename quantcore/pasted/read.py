@@ -20,7 +20,7 @@ from quantcore.pasted.source import read_source
 from quantcore.pasted.tables import check_values, table_line, table_name
 from quantcore.pasted.values import Val
 from quantcore.pasted.walk import Walk, probe
-from quantcore.pasted.way_back import check_dequantize
+from quantcore.pasted.way_back import check_dequantize, check_signs
 from quantcore.wording import count, joined
 
 _NO_SCALE = ", but nothing scales the tensor before, so its codes are not checked."
@@ -122,7 +122,9 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
                 codes = confirmed(q, list(check_codes(q)), walks)
                 on_own = check_on(q, q.on["own"], "the code's own tensor") if "own" in q.on else ()
                 back = check_values(q) if q.has_levels else check_dequantize(q)
-                more = [*on_own, *codes, *back, *check_special(q)]
+                named = [val for _, _, val in walks["positive"].assigned]
+                signs = check_signs(q, walks["positive"].vals, named)
+                more = [*on_own, *codes, *back, *signs, *check_special(q)]
                 if any(start <= q.codes[-1].index < end for start, end in walks["positive"].cut):
                     more = [replace(f, certain=False) for f in more]  # what follows its codes is not known
                 found += [replace(f, quantizer=len(quantizers)) for f in more]

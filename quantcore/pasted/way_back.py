@@ -38,6 +38,26 @@ def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
         yield q.found("not_undone", line, off=off, way=_right_way(q), how=_how(q))
 
 
+def check_signs(q: Quantizer, vals: list[Val], named: list[Val]) -> Iterator[CodeFinding]:
+    """Yield that only absolute values come back, if none of the ``vals`` of an evaluation has the signs.
+
+    ``named``: those that the code gives names to; absolute values with one are a tensor of its own.
+    """
+    at: Val | None = q.data
+    while at is not None and at.name not in ("abs", "absolute", "fabs"):  # not a ReLU
+        at = at.flow
+    tells = ("lt", "le", "gt", "ge", "signbit")
+    kept = any(v.op in ("sign", "signed") or (v.name in tells and any(a.data for a in v.args)) for v in vals)
+    if at is None or at.flow is None or kept or any(at is one for one in named):
+        return
+    if any(c.end is None for c in q.ordinary):
+        return
+    ends = torch.cat([c.end.numbers.flatten() for c in q.ordinary if c.end is not None])
+    negative = float((at.flow.numbers < 0).double().mean())
+    if negative and bool((ends >= 0).all()):
+        yield q.found("signs_lost", at.line, lost=f"{negative:.0%}")
+
+
 def _way_back(q: Quantizer) -> str | None:
     """Return which mistake gives the dequantized values, within rounding on all tensors; "" if none does, and
     None if they are neither those of a mistake nor right."""

@@ -98,7 +98,7 @@ PLAIN = {  # steps that are only read, without a control of their own
     *(("granularity", step) for step in ("tensor", "rows", "columns", "trap", "cost")),
     *(("error", step) for step in ("signed", "means", "sqnr")),
     ("why_quantize", "size"), ("why_quantize", "product"), ("outliers", "channels"),
-    *(("gptq", step) for step in ("inputs", "result", "loss", "inverse")),
+    *(("gptq", step) for step in ("inputs", "result", "loss", "inverse", "example")),
     ("rotation", "undo"), ("rotation", "layer"), ("small_floats", "cost"),
 }  # fmt: skip
 SCROLLS = {("ptq_or_qat", "curve")}  # its chart, figures and table together are longer than a window

@@ -10,6 +10,7 @@ from quantcore import tensors
 
 RUN = "document.querySelector('[data-run]').dataset.run"
 NUMBER = "document.querySelector('.qs-maps').dataset.number"
+FIGURES = "['question', 'summary'].map((key) => document.querySelector(`.st-key-${key}`).innerText).join()"
 # The codes that the maps show once they are painted under a scheme, with the line of figures above them
 FOLLOWED = """([scheme, sqnr, lost]) => {
     const maps = document.querySelector(".qs-maps"), summary = document.querySelector(".st-key-summary").innerText;
@@ -157,15 +158,30 @@ def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
     app.tick("drags")
     app.expect_parameter("drags", "true")
     app.point(5, 0)
+    figures = page.evaluate(FIGURES)
     page.mouse.down()
     page.mouse.move(at_x, at_y + 200, steps=4)
     app.wait(f"() => {NUMBER} !== {seen!r}")
+    app.wait(f"(figures) => {FIGURES} !== figures", figures)
     page.keyboard.press("Escape")
     app.wait(f"() => {NUMBER} === {seen!r}")
+    assert page.evaluate(FIGURES) == figures
     page.mouse.up()
     app.button("Undo")
     app.expect_parameter("src", None)
     app.wait(f"() => {NUMBER} === {start!r}")
+
+
+def arrows(app: Any, key: str, option: str) -> None:
+    """Go down an open list to an option without choosing it."""
+    field = app.input(key)
+    field.press("ArrowDown")
+    for _ in range(9):
+        at = field.get_attribute("aria-activedescendant")
+        if at and app.page.locator(f"[id='{at}']").inner_text().strip() == option:
+            return
+        field.press("ArrowDown")
+    raise AssertionError(f"{option} is not in the list of {key}.")
 
 
 MOVES = {
@@ -180,6 +196,8 @@ MOVES = {
         lambda app: app.input("p").press("ArrowDown"),
     ),
     "int4 percentile(60.5)": ({"range": "percentile"}, lambda app: app.input("p").fill("60.5")),
+    "int4 per_channel(0)": ({}, lambda app: arrows(app, "per", "channel")),
+    "int4 per_group(5, 1)": ({"per": "group", "group": "2"}, lambda app: arrows(app, "group", "5")),
 }
 
 

@@ -193,6 +193,11 @@ scale = x.max() / 255
 q = torch.round(x / scale).clamp(0, 255).to(torch.uint8)
 x_hat = q * scale
 """,
+    "a ReLU without a name": """
+scale = torch.relu(x).max() / 255
+q = torch.round(torch.relu(x) / scale).clamp(0, 255).to(torch.uint8)
+x_hat = q * scale
+""",
     "maximum after a ReLU": """
 y = torch.nn.functional.relu(x)
 scale = y.max() / 127

@@ -1429,4 +1429,47 @@ x = torch.linspace(-1, 1, 11)
 s = x.abs().max() / 127
 codes = torch.round(x / s).to(torch.int8)
 """,
+    "uniform in place": """
+import torch
+w = torch.empty(4, 8).uniform_(-1, 1)
+s = w.abs().max() / 100
+codes = torch.round(w / s).to(torch.int8)
+""",
+    "DoReFa": """
+import torch
+u = torch.tanh(x)
+u = u / (2 * u.abs().max()) + 0.5
+q = torch.round(u * 3)
+y = 2 * (q / 3) - 1
+""",
+    "split into blocks": """
+import torch
+table = torch.tensor([-1.0, -0.6, -0.3, 0.0, 0.3, 0.6, 0.9, 1.2])
+parts = []
+for part in x.flatten().split(16):
+    s = part.abs().max()
+    code = ((part / s).unsqueeze(1) - table).abs().argmin(1)
+    parts.append(table[code] * s)
+y = torch.cat(parts).reshape(x.shape)
+""",
+    "mapped with a scale": """
+import numpy as np
+code = np.vectorize(lambda v, s: max(-128, min(127, int(round(v / s)))))
+s = np.abs(x).max() / 127
+q = code(x, s)
+""",
+    "signs lost": """
+import torch
+table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+s = x.abs().max() / 6
+q = (x.abs().unsqueeze(-1) / s - table).abs().argmin(-1)  #! signs_lost
+y = table[q] * s
+""",
+    "signs given back": """
+import torch
+table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+s = x.abs().max() / 6
+q = (x.abs().unsqueeze(-1) / s - table).abs().argmin(-1)
+y = torch.where(x < 0, -table[q], table[q]) * s
+""",
 }

@@ -5,6 +5,7 @@ The figures are one HTML element: drawn with st.metric, the figures would take a
 
 import html
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -223,19 +224,19 @@ def following(
     Args:
         tab: the open one; the arithmetic follows, and in the histogram the range of the codes.
     """
-    lines = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
-    places = {QUESTION: question(tensor, scheme), SUMMARY: lines}
+    above = markup(tensor, scheme, shown.trace, compared.reference(tensor, scheme))
+    places = {QUESTION: question(tensor, scheme), SUMMARY: above}
     fields = {scheme_state.TEXT: str(scheme)}
     result = cache.result(tensor, scheme)
     standing = ends.stand(result, shown.trace.block)
+    beside = partial(BesideMaps, places, fields=fields, controls=standing)
     if tab == ARITHMETIC:
-        places[LINES] = arithmetic.markup(tensor, scheme, shown, theme)
-        return BesideMaps(places, fields, late=(FINDINGS,), controls=standing)
+        lines = partial(arithmetic.markup, tensor, scheme, shown, theme)
+        return beside(resting={LINES: lines}, late=(FINDINGS,))
     if tab != DISTRIBUTION:
-        return BesideMaps(places, fields, late=(FINDINGS, "tab"), controls=standing)
+        return beside(late=(FINDINGS, "tab"))
     values = grid_values(result, shown.trace.block)
-    bands = {HISTOGRAM: (float(values[0]), float(values[-1]))}
-    return BesideMaps(places, fields, bands, (FINDINGS,), standing)
+    return beside(bands={HISTOGRAM: (float(values[0]), float(values[-1]))}, late=(FINDINGS,))
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:

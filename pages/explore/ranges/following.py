@@ -59,4 +59,5 @@ def beside(
     low, high = qc.range_in_use(result, block)
     html = {FIGURES: figures(tensor, scheme)}
     fields = {views.LOW: f"{low:g}", views.HIGH: f"{high:g}"}
-    return BesideMaps(html, fields, {views.CHART: (float(low), float(high))}, late, ends.stand(result, block))
+    bands = {views.CHART: (float(low), float(high))}
+    return BesideMaps(html, fields=fields, bands=bands, late=late, controls=ends.stand(result, block))

@@ -27,7 +27,7 @@ function axis(domain, anchor, range, matches, dtick) {
 }
 
 function axes(state) {
-  const { P, data, plot, root, boxes } = state, look = style(root);
+  const { P, data, plot, boxes, look } = state;
   const drawn = JSON.stringify([data.uirevision, data.rows, data.columns, data.large, state.placed, look]);
   if (state.axes === drawn) return;
   state.axes = drawn;

@@ -31,13 +31,13 @@ function shade({ zmin, zmax, colorscale }) {
   };
 }
 
-// A map with one pixel per cell; non-finite values have no color
-function picture(values, scale, { width, height }) {
+// A map with one pixel per cell, on this canvas if it has their number; non-finite values have no color
+function picture(values, scale, { width, height }, canvas) {
   const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer), colour = shade(scale);
   for (let n = 0; n < values.length; n++) if (Number.isFinite(values[n])) pixels[n] = colour(values[n]);
-  const canvas = new OffscreenCanvas(width, height);
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  return canvas;
+  const drawn = canvas?.width === width && canvas.height === height ? canvas : new OffscreenCanvas(width, height);
+  drawn.getContext("2d").putImageData(image, 0, 0);
+  return drawn;
 }
 
 function isDark(colour) {
@@ -60,11 +60,11 @@ function inkOn(value, colour, look) {
 
 // Paint the visible part of the maps, and write the numbers if they are few and legible
 function paint(state) {
-  const { data, canvas, root, boxes } = state, ratio = devicePixelRatio || 1;
-  const size = [root.clientWidth, boxes[0].total].map((px) => Math.round(px * ratio));
+  const { data, canvas, root, boxes, look } = state, ratio = devicePixelRatio || 1;
+  const size = [look.width, boxes[0].total].map((px) => Math.round(px * ratio));
   if (canvas.width !== size[0]) canvas.width = size[0];
   if (canvas.height !== size[1]) canvas.height = size[1];
-  const pen = canvas.getContext("2d"), look = style(root);
+  const pen = canvas.getContext("2d");
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, canvas.width, canvas.height);
   pen.imageSmoothingEnabled = false;

@@ -2,8 +2,8 @@
 // control where it stands now, for one at a time, and while an answer is under way, only the newest value waits. The page's run
 // follows when the hand rests, and draws the same picture.
 
-const MOVED = ["aria-valuetext", "aria-checked"]; // attributes that change at once: of a slider, of an option
-const CONTROL = "input[type=range], input[type=number], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
+const MOVED = ["aria-valuetext", "aria-checked", "aria-activedescendant", "aria-expanded"]; // attributes that change at once: of a slider, an option, a list
+const CONTROL = "input[type=range], input[type=number], input[role=combobox], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
 
 // The controls that the visitor has touched: others may stand beside the value that Python has, for want of a step there
 const touched = new WeakSet();
@@ -35,11 +35,18 @@ function ahead(state, data = state.data) {
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
 
-// The ends of a slider, a number, or the place of the chosen option; none if the visitor has not touched the control, or if
+// The ends of a slider, a number, or the place of the chosen option, in an open list of the one that the arrows are at; none if the visitor has not touched the control, or if
 // Python will not get its number
 function standsAt(key) {
   const chosen = (group) => [...group.querySelectorAll("[role=radio]")].findIndex((option) => option.ariaChecked === "true");
-  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => control.valueAsNumber ?? chosen(control));
+  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => (control.getAttribute("role") === "combobox" ? listed(key, control) : control.valueAsNumber ?? chosen(control)));
+}
+
+// Of a list, the number that is written there, or the place of its words; NaN, which no control stands at, for others
+function listed(key, field) {
+  const option = document.getElementById(field.getAttribute("aria-activedescendant")), text = (option?.textContent ?? (field.value || field.placeholder)).trim();
+  const place = document.qsGranularities.indexOf(text);
+  return key !== "per" ? parseFloat(text) : place < 0 ? NaN : place;
 }
 
 const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOverflow;
@@ -49,7 +56,10 @@ function arrive(state, data) {
   const late = state.data?.live?.at && ahead(state, data).length > 0;
   state.run = data;
   state.waits = late;
-  if (!late) show(state, data);
+  if (!late) {
+    state.ofRun = null;
+    show(state, data);
+  }
   if (!late && !state.playing) state.hand = {};
   dim(state);
   controlsMoved(state);
@@ -72,50 +82,23 @@ async function pursue(state) {
     const asked = new URLSearchParams([...there, ["held", data.x_key]]);
     if (`${asked}` === last) break; // a number with more digits than Python takes
     last = `${asked}`;
-    const found = await livePicture(`${document.qsRoutes(data.base)}${data.live.at}?${asked}`);
+    const url = `${document.qsRoutes(data.base)}${data.live.at}?${asked}`, found = await livePicture(url);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state).length) break;
     if (!found.arrays.x && found.x_key !== state.data.x_key) continue;
+    found.url = url;
     for (const [name, values] of Object.entries(original)) if (values && !found.arrays[name]) found.arrays[name] = { values };
     show(state, found);
     besideMaps(state, found.beside);
+    dim(state);
+    rest(state);
   }
   state.pursuing = false;
 }
 
-// What else of the page follows. Streamlit writes its own again with the next run: what it believes to show differs from that
-function besideMaps(state, { html, fields, bands, late }) {
-  for (const [key, text] of Object.entries(html)) ofKey(`${key} %html%`)?.replaceChildren(document.createRange().createContextualFragment(text));
-  for (const [key, text] of Object.entries(fields)) Object.assign(ofKey(`${key} input`) ?? {}, { value: text });
-  for (const [key, ends] of Object.entries(bands)) band(key, ends);
-  state.late = late;
-  dim(state);
-}
-
-// Mark a range in a chart, which only a run draws
-function band(key, ends) {
-  const plot = ofKey(`${key} .js-plotly-plot`), layout = plot?._fullLayout;
-  if (!layout) return;
-  const mark = plot.querySelector(".qs-band") ?? plot.appendChild(Object.assign(document.createElement("div"), { className: "qs-band" }));
-  const [left, right] = ends.map((end) => Math.max(0, Math.min(layout.xaxis._length, layout.xaxis.l2p(end))) + layout.xaxis._offset);
-  Object.assign(mark.style, Object.fromEntries(Object.entries({ left, width: right - left, top: layout.yaxis._offset, height: layout.yaxis._length }).map(([name, px]) => [name, `${px}px`])));
-}
-
-// Dim what does not follow while the maps show something else than the run
-function dim({ late, data, run }) {
-  if (data.number === run.number) for (const mark of document.querySelectorAll(".qs-band")) mark.remove();
-  for (const key of late ?? []) ofKey(key)?.classList.toggle("qs-late", data.number !== run.number);
-}
-
 // A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none
-async function livePicture(url) {
-  try {
-    const got = await fetch(url);
-    if (got.status !== 200) return null;
-    const bytes = await got.arrayBuffer(), length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
-    for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, 4 + length + array.at, array.count);
-    return data;
-  } catch {
-    return null;
-  }
-}
+const livePicture = (url) => got(url, async (answer) => {
+  const bytes = await answer.arrayBuffer(), length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+  for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, 4 + length + array.at, array.count);
+  return data;
+});

@@ -51,19 +51,26 @@ function take(state, data) {
   }
   if (state.coloursOf !== colours) {
     state.coloursOf = colours;
-    state.pictures = Object.fromEntries(data.maps.map((name) => [name, picture(state.values[name], data.colours[name], data)]));
+    // on the canvases of the last but one, since new ones take long: the maps glide from the last
+    const { pictures, spare } = state;
+    state.pictures = Object.fromEntries(data.maps.map((name) => [name, picture(state.values[name], data.colours[name], data, spare?.[name])]));
+    state.spare = pictures;
   }
 }
 
 function draw(state) {
   const { data, root } = state;
   if (!root.clientWidth) return;
+  // all that is measured comes before all that is written: what is measured after a write is laid out once more
   state.boxes = place(state);
   state.placed = placed(state, state.boxes);
+  state.look = { ...style(root), width: root.clientWidth };
+  paint(state);
   root.style.height = state.boxes[0].total + "px"; // content below must not move when plotly.js arrives
   root.classList.remove("qs-empty");
   scales(state);
-  overlay(state);
+  outline(state);
+  follow(state);
   if (!state.P) return;
   axes(state);
   state.drawing = state.drawing.then(() => { if (!state.gone) Object.assign(root.dataset, { painted: data.painted, number: data.number }); });

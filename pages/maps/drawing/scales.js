@@ -42,22 +42,30 @@ function ticksWithin(ticks, height, { zmin, zmax }, least) {
   return ticks.filter((tick) => kept.includes(tick));
 }
 
-// Draw the titles and color bars of the maps
+// Draw the titles and color bars of the maps; those that stay as they are stay in place, since text takes long to lay out
 function scales(state) {
   const { data, root, boxes } = state, k = zoom(data);
   state.id ??= `qs-${Math.random().toString(36).slice(2)}`; // gradients are found by ids, which must be unique on the page
-  root.querySelector("svg.qs-scales")?.remove();
-  const svg = element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);
+  const svg = root.querySelector("svg.qs-scales") ?? element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);
+  while (svg.childElementCount > boxes.length) svg.lastChild.remove();
   boxes.forEach((box, i) => {
-    const name = data.maps[i], colours = data.colours[name], id = `${state.id}-${name}`;
-    const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
-    element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE }, svg).textContent = data.titles[name];
-    const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg);
-    for (const [offset, colour] of colours.colorscale) element("stop", { offset, "stop-color": colour }, gradient);
-    element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, svg);
-    for (const [value, text] of ticksWithin(barTicks(name, colours), box.height, colours, LINE * k)) {
-      const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
-      element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y }, svg).textContent = text;
-    }
+    const name = data.maps[i], colours = data.colours[name], bar = svg.children[i] ?? element("g", {}, svg);
+    const drawn = JSON.stringify([name, data.titles[name], colours, box, k]);
+    if (bar.drawn === drawn) return;
+    bar.drawn = drawn;
+    bar.replaceChildren();
+    drawScale(bar, { name, title: data.titles[name], colours, box, k, id: `${state.id}-${name}` });
   });
+}
+
+function drawScale(bar, { name, title, colours, box, k, id }) {
+  const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
+  element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE }, bar).textContent = title;
+  const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, bar);
+  for (const [offset, colour] of colours.colorscale) element("stop", { offset, "stop-color": colour }, gradient);
+  element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, bar);
+  for (const [value, text] of ticksWithin(barTicks(name, colours), box.height, colours, LINE * k)) {
+    const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
+    element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y }, bar).textContent = text;
+  }
 }

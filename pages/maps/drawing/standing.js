@@ -82,20 +82,10 @@ async function ask(state) {
   while (!state.gone && column(state) && answerFor(state, wantedBy(state)) === undefined) {
     const { data, answers } = state, at = wantedBy(state), began = performance.now();
     if (answers.size >= KEPT) answers.clear();
-    answers.set(at, await answer(`${document.qsRoutes(data.base)}${data.pointed}?at=${at}`));
+    answers.set(at, await got(`${document.qsRoutes(data.base)}${data.pointed}?at=${at}`, (answer) => answer.json())); // null as when the maps show something else by now
     if (state.gone) return;
     stand(state);
     await new Promise((go) => setTimeout(go, Math.max(PAUSE, TIMES * (performance.now() - began))));
   }
   state.asking = false;
-}
-
-// null if there is none, as when the maps show something else by now
-async function answer(url) {
-  try {
-    const got = await fetch(url);
-    return got.status === 200 ? await got.json() : null;
-  } catch {
-    return null;
-  }
 }

@@ -2,6 +2,7 @@
 
 from pages.outputs.methods import controls
 from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page
+from pages.sidebar import activations
 
 PAGE = Page(
     script="outputs/methods/page.py",
@@ -13,4 +14,5 @@ PAGE = Page(
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=controls.KEYS,
     required=controls.REQUIRED,
+    free_text={activations.VALUES},
 )

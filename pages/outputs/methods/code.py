@@ -29,8 +29,9 @@ def draw(method: str, found: Record, options: MethodOptions, layer: PageLayer) -
 def _own(method: str, found: Record, options: MethodOptions, layer: PageLayer) -> None:
     st.markdown("**With quantcore**")
     if method == controls.KV_CACHE:
-        head = f"qc.outputs.attention_head({layer.source.tokens}, {run.HEAD}, {layer.source.arguments})"
-        sqnr = run.head(layer.source, layer.scheme).sqnr
+        source = layer.source.head
+        head = f"qc.outputs.attention_head({source.tokens}, {run.HEAD}, {source.arguments})"
+        sqnr = run.head(source, layer.scheme).sqnr
         _show(snippets.cache_script(head, layer.scheme, sqnr))
         return
     ran = found.get((method, options.of(method)))
@@ -63,19 +64,16 @@ def _source(layer: PageLayer) -> snippets.MethodSource:
     Raises:
         QuantError: w is too large.
     """
-    tensor, arguments = layer.tensor, layer.source.arguments
+    tensor = layer.tensor
     if tensor.recipe is None and tensor.elements > _MOST:
         raise qc.QuantError(
             f"w has {tensor.elements:,} elements, which are too many for a script; Explore exports them."
         )
     literal = lambda: tensors.literal(cache.values(tensor))  # noqa: E731
-    call = "qc.outputs.activations({tokens}, {inputs}, {arguments})".format
-    held = f"{arguments}, sample=qc.outputs.HELD_OUT"
     return snippets.MethodSource(
         tensor.recipe or cache.cached(tensor, "literal", literal),
         layer.inputs,
-        call(tokens=layer.source.tokens, inputs=layer.inputs, arguments=arguments),
-        call(tokens=controls.HELD_OUT_TOKENS, inputs=layer.inputs, arguments=held),
+        *layer.source.codes(layer.inputs),
         layer.scheme,
         layer.activation_scheme,
     )

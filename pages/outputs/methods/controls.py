@@ -7,8 +7,12 @@ from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
 import quantcore as qc
-from pages.shared.state import choice
-from quantcore import outputs
+from pages.shared.computing import cache
+from pages.shared.state import choice, link
+from pages.shared.state.selection import NoTensorYet
+from pages.sidebar import activations
+from pages.sidebar.activations import GivenActivations
+from quantcore import outputs, tensors
 
 KV_CACHE = "kv_cache"
 # option of the activations' scheme -> its text (empty: kept in float), and what is shown
@@ -37,9 +41,11 @@ DEFAULTS: dict[str, Any] = {
     "om_threshold": 6.0,
     "om_column": 0,
 }
-KEYS = set(DEFAULTS)
-REQUIRED = {"om_activations", "om_method", "om_signs"}
+KEYS = {*DEFAULTS, activations.SOURCE, activations.VALUES}
+REQUIRED = {"om_activations", "om_method", "om_signs", activations.SOURCE}
 HELD_OUT_TOKENS = 256
+_GENERATED = ("tokens", "outliers", "factor", "correlation", "seed")
+CODED = 1 << 14  # activations that a script has room for
 _HELP = {
     "tokens": "Rows of x that SmoothQuant, AWQ and GPTQ look at. Errors are measured on "
     f"{HELD_OUT_TOKENS} other tokens.",
@@ -81,6 +87,21 @@ class ActivationSource:
         return self._sample(HELD_OUT_TOKENS, inputs, outputs.HELD_OUT)
 
     @property
+    def held_tokens(self) -> int:
+        """How many tokens errors are measured on."""
+        return HELD_OUT_TOKENS
+
+    @property
+    def head(self) -> "ActivationSource":
+        """By what an attention head is generated."""
+        return self
+
+    def codes(self, inputs: int) -> tuple[str, str]:
+        """Return expressions of both samples."""
+        call = f"qc.outputs.activations({{}}, {inputs}, {self.arguments}{{}})"
+        return call.format(self.tokens, ""), call.format(HELD_OUT_TOKENS, ", sample=qc.outputs.HELD_OUT")
+
+    @property
     def arguments(self) -> str:
         """The arguments besides tokens and inputs, as code."""
         return (
@@ -95,8 +116,96 @@ class ActivationSource:
         )  # fmt: skip
 
 
-def draw(row: DeltaGenerator) -> tuple[ActivationSource, qc.Scheme | None]:
-    """Draw the choice of activations; return it, and how they are quantized: None keeps them in float."""
+@dataclass(frozen=True)
+class BroughtSource:
+    """Activations that were pasted or uploaded: the first half is for calibration, the others for errors."""
+
+    given: GivenActivations
+
+    def __str__(self) -> str:
+        return self.given.x.key
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens methods look at."""
+        return -(-self.given.x.shape[0] // 2)
+
+    @property
+    def held_tokens(self) -> int:
+        """How many tokens errors are measured on: a single one is that as well."""
+        return self.given.x.shape[0] - self.tokens or 1
+
+    @property
+    def head(self) -> ActivationSource:
+        """By what an attention head is generated, since x is no head."""
+        return ActivationSource(**{name: DEFAULTS[f"om_{name}"] for name in _GENERATED})
+
+    def calibration(self, inputs: int, tokens: int | None = None) -> Tensor:
+        """Return the activations that methods look at, as many tokens as there are or as given.
+
+        Raises:
+            QuantError: x has other columns.
+        """
+        return self._values(inputs)[: tokens or self.tokens]
+
+    def held_out(self, inputs: int) -> Tensor:
+        """Return the activations that errors are measured on.
+
+        Raises:
+            QuantError: x has other columns.
+        """
+        return self._values(inputs)[-self.held_tokens :]
+
+    def codes(self, inputs: int) -> tuple[str, str]:
+        """Return expressions of both samples.
+
+        Raises:
+            QuantError: they are too many for a script.
+        """
+        if self.given.x.elements > CODED:
+            raise qc.QuantError(
+                f"x has {self.given.x.elements:,} elements, too many for a script; give fewer tokens."
+            )
+        both = self.calibration(inputs), self.held_out(inputs)
+        first, second = (tensors.array_source(each.numpy()) for each in both)
+        return first, second
+
+    def _values(self, inputs: int) -> Tensor:
+        values = cache.values(self.given.x)
+        if values.shape[1] != inputs:
+            raise qc.QuantError(
+                f"x has {values.shape[1]:,} columns, but w has {inputs:,}; give x, [tokens, in], with "
+                f"{inputs:,} columns under “Activations x”, or another w."
+            )
+        return values
+
+
+Source = ActivationSource | BroughtSource
+
+
+def draw(row: DeltaGenerator, inputs: int) -> tuple[Source, qc.Scheme | None]:
+    """Draw the choice of activations; return it, and how they are quantized: None keeps them in float.
+
+    Args:
+        inputs: of the layer.
+
+    Raises:
+        NoTensorYet: nothing was pasted or uploaded so far.
+        QuantError: what was is not a matrix.
+    """
+    try:
+        with row.popover("Activations x", icon=":material/input:", help="Where they come from"):
+            given = activations.brought(inputs)
+    except (NoTensorYet, qc.QuantError):
+        link.keep(set(DEFAULTS))  # which this run does not draw
+        raise
+    if given is None:
+        return _generated(row), _scheme(row)
+    link.keep({f"om_{name}" for name in _GENERATED})
+    return BroughtSource(given), _scheme(row)
+
+
+def _generated(row: DeltaGenerator) -> ActivationSource:
     bound: dict[str, Any] = {"bind": "query-params", "width": 116}
     values = {key: DEFAULTS[key] for key in ("om_tokens", "om_outliers", "om_factor", "om_correlation")}
     tokens = row.number_input(
@@ -116,14 +225,17 @@ def draw(row: DeltaGenerator) -> tuple[ActivationSource, qc.Scheme | None]:
     seed = row.number_input(
         "Seed of x", 0, 2**31, DEFAULTS["om_seed"], key="om_seed", help=_HELP["seed"], **bound
     )
+    return ActivationSource(int(tokens), int(outliers), float(factor), float(correlation), int(seed))
+
+
+def _scheme(row: DeltaGenerator) -> qc.Scheme | None:
     names = {name: label for name, (_, label) in ACTIVATIONS.items()}
     how = choice.selectbox(
         "Activations", "om_activations", names, row, index=list(names).index("token"), width=160,
         help=_HELP["activations"],
     )  # fmt: skip
     text = ACTIVATIONS[how][0]
-    source = ActivationSource(int(tokens), int(outliers), float(factor), float(correlation), int(seed))
-    return source, qc.Scheme.parse(text) if text else None
+    return qc.Scheme.parse(text) if text else None
 
 
 def method(place: DeltaGenerator) -> str:

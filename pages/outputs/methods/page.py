@@ -8,15 +8,20 @@ from pages.outputs.methods import code, controls, run, views, words
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
 from pages.shared.state import link
+from pages.shared.state.selection import NoTensorYet
 from quantcore import outputs
 
 link.keep({"om_column"})  # drawn with the steps of GPTQ alone
 with page_frame("Which method loses least of a layer's output?") as frame:
     answer = st.container(key="om_answer").empty()
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="om_row")
-    source, activation_scheme = controls.draw(row)
-    tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
-    if tensor is not None and scheme is not None:
+    tensor, scheme, source, activation_scheme = frame.chosen.tensor, frame.chosen.scheme, None, None
+    inputs = tensor.shape[-1] if tensor is not None and tensor.shape else 0
+    try:
+        source, activation_scheme = controls.draw(row, inputs)
+    except NoTensorYet as waiting:
+        messages.hint(str(waiting))
+    if tensor is not None and scheme is not None and source is not None:
         run.check(tensor)
         layer = run.PageLayer(tensor, scheme, source, activation_scheme)
         chosen = st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="om_chosen")

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 import quantcore as qc
-from pages.outputs.methods import controls
-from pages.outputs.methods.controls import ActivationSource
+from pages.outputs.methods.controls import ActivationSource, Source
 from pages.shared.computing import cache
 from pages.shared.computing.long_work import LongWork, WorkStep
 from pages.shared.state.selection import PageTensor
@@ -31,7 +30,7 @@ class PageLayer:
 
     tensor: PageTensor
     scheme: qc.Scheme
-    source: ActivationSource
+    source: Source
     activation_scheme: qc.Scheme | None
 
     @property
@@ -43,7 +42,7 @@ class PageLayer:
     def content(self) -> cache.CacheKey:
         """What results are kept for, and the memory that the largest method needs."""
         rows, columns = self.tensor.shape
-        tokens = self.source.tokens + controls.HELD_OUT_TOKENS
+        tokens = self.source.tokens + self.source.held_tokens
         numbers = (
             _OF_WEIGHTS * rows * columns
             + _OF_PAIRS * columns**2
@@ -57,7 +56,7 @@ class PageLayer:
     def products(self) -> int:
         """Multiplications of the layer, which say how long the methods take."""
         rows, columns = self.tensor.shape
-        return rows * columns * (self.source.tokens + controls.HELD_OUT_TOKENS + columns)
+        return rows * columns * (self.source.tokens + self.source.held_tokens + columns)
 
     def data(self, tokens: int | None = None) -> outputs.LayerData:
         """Return the layer's numbers; ``tokens``: for calibration, those of the source by default.
@@ -215,7 +214,10 @@ def by_tokens(
     layer: PageLayer, options: MethodOptions, draw: Callable[[list[outputs.TokensPoint]], None]
 ) -> list[outputs.TokensPoint]:
     """Return the SQNR by calibration tokens, as far as it is computed; compute it if quick or asked for."""
-    grid = counts(layer.source.tokens, layer.inputs)
+    source = layer.source
+    grid = counts(source.tokens, layer.inputs)
+    if not isinstance(source, ActivationSource):  # there are no more
+        grid = [tokens for tokens in grid if tokens <= source.tokens]
     used = replace(options, signs=None, threshold=6.0)
     points: list[outputs.TokensPoint] = cache.shared_record(layer.content, f"by tokens {used}", list)
     total = len(grid) * len(outputs.CALIBRATED)
@@ -225,7 +227,9 @@ def by_tokens(
     quick = layer.products * len(grid) <= AT_ONCE
     work = LongWork("om_curve", f"by tokens {layer.content.key} {used}", quick)
     if work.starts(place, f"Calibrate with {grid[0]:,} to {grid[-1]:,} tokens"):
-        more = replace(layer, source=replace(layer.source, tokens=grid[-1]))
+        more = layer
+        if isinstance(source, ActivationSource):
+            more = replace(layer, source=replace(source, tokens=grid[-1]))
         work.run(
             place,
             lambda: _by_tokens(layer, grid, points, used),

@@ -7,6 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.outputs.methods import controls, run, words
+from pages.outputs.methods.controls import BroughtSource
 from pages.outputs.methods.run import PageLayer, Record
 from pages.shared import charts, messages
 from pages.shared.charts import theme
@@ -31,6 +32,8 @@ def side_by_side(found: Sequence[MethodOutput], layer: PageLayer, key: str | Non
     if len(reasons) == 1 and "" not in reasons:  # the scheme itself does not fit
         messages.error(reasons.pop())
         return
+    if isinstance(layer.source, BroughtSource):
+        st.caption(words.tokens_of(layer.source))
     for sentence in words.notes(found, layer.scheme, layer.activation_scheme):
         st.caption(messages.plain(sentence))
 
@@ -112,7 +115,7 @@ def _rotated(ran: run.Ran) -> None:
 def _cache(layer: PageLayer) -> None:
     """Draw what the cache of an attention head loses, per token and per channel."""
     try:
-        head = run.head(layer.source, layer.scheme)
+        head = run.head(layer.source.head, layer.scheme)
     except qc.QuantError as error:
         messages.error(str(error))
         return
@@ -124,8 +127,9 @@ def _cache(layer: PageLayer) -> None:
     with right:
         charts.draw(figures.cached_keys(head.keys, theme=theme()), "The keys", key="om_keys")
     st.caption(
-        f"One head of {run.HEAD} channels with {layer.source.tokens:,} tokens and 8 queries; the outlier "
-        "factor is added to the outlier channels of its keys. The scheme's format is that of the sidebar."
+        f"One head of {run.HEAD} channels with {layer.source.head.tokens:,} tokens and 8 queries; the "
+        "outlier factor is added to the outlier channels of its keys. The scheme's format is that of the "
+        "sidebar."
     )
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 
 import quantcore as qc
+from pages.outputs.methods.controls import BroughtSource
 from pages.outputs.methods.run import Head, Ran
 from quantcore import figures, outputs
 from quantcore.outputs import METHODS, NEAREST, MethodOutput
-from quantcore.wording import count, joined
+from quantcore.wording import count, difference, joined
 
 _WITHIN = 0.5  # dB by which an answer may still change
 
@@ -29,7 +30,8 @@ def answer(found: Sequence[MethodOutput]) -> str:
     if best.sqnr_db == math.inf:
         return f"{METHODS[best.method]} loses nothing here; rounding to nearest gives {qc.decibels(base)}."
     if best.sqnr_db > base:
-        more = "" if math.isinf(base) else f", {best.sqnr_db - base:.1f} dB more than rounding to nearest"
+        gain = difference(best.sqnr_db, base)
+        more = "" if math.isinf(base) else f", {gain:.1f} dB more than rounding to nearest"
         return f"{METHODS[best.method]} loses least: {qc.decibels(best.sqnr_db)}{more}."
     others = [f for f in known if f.method != NEAREST]
     second = others[0] if others else None
@@ -52,6 +54,16 @@ def notes(found: Sequence[MethodOutput], scheme: qc.Scheme, activations: qc.Sche
             "w is rounded."
         )
     return sentences
+
+
+def tokens_of(source: BroughtSource) -> str:
+    """Say on which tokens of a given x methods are calibrated, and on which errors are measured."""
+    if source.given.x.shape[0] == 1:
+        return "x has a single token: methods are calibrated on it, and errors are measured on it too."
+    return (
+        f"Methods are calibrated on the first {count(source.tokens, 'token')} of x; errors are measured on "
+        f"the other {source.held_tokens:,}."
+    )
 
 
 def smoothing(ran: Ran, alpha: float) -> str:
@@ -191,7 +203,7 @@ def caching(head: Head) -> str:
     if keys_channel > keys_token:
         more = f"Keys want a scale per channel: {qc.decibels(keys_channel)}"
         if math.isfinite(keys_channel - keys_token):
-            more += f", {keys_channel - keys_token:.1f} dB more than with one per token"
+            more += f", {difference(keys_channel, keys_token):.1f} dB more than with one per token"
         more += f". Channel {at} is {ratio} times the median one and sets the scale of every token."
     else:
         more = (

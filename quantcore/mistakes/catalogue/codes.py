@@ -161,6 +161,15 @@ ROUNDING = (
         ),
     ),
     Mistake(
+        "signs_lost", "rounding", ("mistakes", "negatives-lost"),
+        in_source=InSource(
+            "Signs lost",
+            "Absolute values are quantized, and nothing gives the signs back: {lost} of the values on the "
+            "tensors tried come back positive instead of negative.",
+            "Multiply the dequantized values by the sign of x, or quantize x itself with signed codes.",
+        ),
+    ),
+    Mistake(
         "not_nearest", "rounding", ("mistakes", "truncated"),
         in_source=InSource(
             "Not the nearest value of the table",

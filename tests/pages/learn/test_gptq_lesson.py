@@ -9,7 +9,9 @@ from lesson_app import assert_clean, code, numbers, opened, tables
 
 NAME = "gptq"
 X = np.array([[2, 1, 0, 1], [1, 2, 1, 0], [0, 1, 2, 1], [1, 0, 1, 2], [2, 2, 1, 1], [1, 1, 2, 2]], float)
-W = np.array([[0.9, -0.4, 0.3, 0.7], [-0.6, 0.8, -0.2, 0.5], [0.35, 0.65, -0.95, 0.15], [-0.75, 0.25, 0.55, -0.45]])
+W = np.array(
+    [[0.9, -0.4, 0.3, 0.7], [-0.6, 0.8, -0.2, 0.5], [0.35, 0.65, -0.95, 0.15], [-0.75, 0.25, 0.55, -0.45]]
+)
 STEP = np.abs(W).max(1) / 7
 H = X.T @ X / 3
 
@@ -88,7 +90,24 @@ def test_one_inverse_for_all_columns_is_worse() -> None:
     wrong, right = removed(forget=False)[1], removed()[1]
     assert np.allclose(numbers(tables(at)["ŵ with one inverse"]), wrong, atol=6e-4)
     assert list(at.table[0].value["Squared error"])[1:] == [f"{output_error(w):.4f}" for w in (right, wrong)]
-    assert f"{output_error(wrong) / output_error(right):.3g} times that of GPTQ" in " ".join(said(at.markdown))
+    assert f"{output_error(wrong) / output_error(right):.3g} times that of GPTQ" in " ".join(
+        said(at.markdown)
+    )
+
+
+def test_the_example_in_print_and_what_its_formula_gives() -> None:
+    """The printed numbers stand in torchao's docstring; the others were worked out with pen and paper."""
+    at = opened(NAME, "example")
+    shown = tables(at)
+    assert numbers(shown["ŵ as printed"]) == [[1.2, 0.652], [0.6, 1.304]]
+    assert numbers(shown["ŵ by its formula"]) == [[1.2, 0.848], [0.6, 1.696]]
+    assert numbers(shown["ŵ from input to input"]) == [[1.2, 0.75], [0.6, 1.5]]
+    told = at.table[0].value
+    assert list(told["Output"])[:3] == ["1.8, 1.956", "1.8, 2.544", "1.8, 2.25"]
+    assert list(told["Squared error"])[2:] == ["0.1025", "0.1025"]
+    words = " ".join(said(at.markdown))
+    assert "prints 1.304 where its own formula gives 1.696" in words
+    assert "loses: 0.336 against 0.102" in words
 
 
 @for_each(("answer", "verdict"), [("0", "Right."), ("4", "Not quite.")])

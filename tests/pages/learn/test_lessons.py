@@ -58,7 +58,9 @@ def test_next_and_previous_walk_the_steps(name: str) -> None:
     steps = list(lesson_plan.LESSONS[name].steps)
     cases = [f"Case {number} of {len(steps)}" for number in range(1, len(steps) + 1)]
     words = cases if name == "mistakes" else [lesson_plan.step_words(step) for step in steps]
-    assert [word.lower() for word in widget(at, lesson_plan.step_key(name)).options] == [word.lower() for word in words]
+    assert [word.lower() for word in widget(at, lesson_plan.step_key(name)).options] == [
+        word.lower() for word in words
+    ]
     for here, there in itertools.pairwise(steps):
         assert widget(at, lesson_plan.step_key(name)).value == here
         widget(at, f"learn_{name}_next").click().run()
@@ -305,9 +307,17 @@ def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -
     np.testing.assert_array_equal(revealed == "wrong", wrong)
     sent = [json.loads(c.proto.json or "{}") for c in at.get("bidi_component")]
     drawn = [table for data in sent if isinstance(data, dict) for table in data.get("tables", [])]
-    errors = [text for table in drawn if table["title"].startswith("x - x̂") for row in table["cells"] for text, _ in row]
+    errors = [
+        text
+        for table in drawn
+        if table["title"].startswith("x - x̂")
+        for row in table["cells"]
+        for text, _ in row
+    ]
     assert len(errors) == 2 * wrong.size
-    assert len({len(text.partition(".")[2]) for text in errors if "e" not in text}) <= 1  # of both, equally many decimals
+    assert (
+        len({len(text.partition(".")[2]) for text in errors if "e" not in text}) <= 1
+    )  # of both, equally many decimals
     verb = "is" if wrong.sum() == 1 else "are"
     assert f"{int(wrong.sum())} of {wrong.size} cells {verb} wrong." in " ".join(said(at.markdown))
     assert CASES[name].why in " ".join(said(at.markdown))

@@ -33,7 +33,10 @@ def test_an_outlier_is_spread(which: str) -> None:
     assert numbers(tables(at)["x·Q"]) == rotated.tolist()
     values = X if which == "before" else rotated
     steps = np.abs(values).max(1, keepdims=True) / 7
-    assert numbers(tables(at)[f"codes of {'x' if which == 'before' else 'x·Q'}"]) == (coded(values) / steps).round().tolist()
+    assert (
+        numbers(tables(at)[f"codes of {'x' if which == 'before' else 'x·Q'}"])
+        == (coded(values) / steps).round().tolist()
+    )
     assert key_figures(at)["elements that become 0"] == f"{(coded(values) == 0).sum()} of 8"
     assert f"/ 2 = {rotated[0, 1]:g}" in code(at)
     assert f"at most {np.abs(rotated).max():g}" in " ".join(said(at.markdown))

@@ -176,7 +176,9 @@ def test_the_curve_shows_the_rows_of_quantcore(monkeypatch: pytest.MonkeyPatch) 
     rows: list[training.MethodAccuracy] = []
     asked: list[tuple[object, ...]] = []
 
-    def noted(real: Callable[..., Generator[training.MethodAccuracy]], *given: object, **more: object) -> Generator[training.MethodAccuracy]:
+    def noted(
+        real: Callable[..., Generator[training.MethodAccuracy]], *given: object, **more: object
+    ) -> Generator[training.MethodAccuracy]:
         asked.append((*given, more.get("weights"), more.get("activations")))
         for row in real(*given, **more):
             rows.append(row)
@@ -190,7 +192,9 @@ def test_the_curve_shows_the_rows_of_quantcore(monkeypatch: pytest.MonkeyPatch) 
     assert_clean(at)
     assert "train_compute" not in keys(at)
     assert [(row.method, row.bits, row.seed) for row in rows] == [
-        (method, bits, seed) for seed in (0, 1) for method, bits in (("float", 32), ("ptq", 2), ("qat", 2), ("lsq", 2))
+        (method, bits, seed)
+        for seed in (0, 1)
+        for method, bits in (("float", 32), ("ptq", 2), ("qat", 2), ("lsq", 2))
     ]
     assert {call[2:] for call in asked} == {(qc.Scheme(qc.INT4), None)}
     points = {p.method: p for p in training.summary(rows)}

@@ -41,7 +41,9 @@ def test_the_shipped_model_weighs_what_its_shapes_say() -> None:
     full = sizes["float32"]
     texts = ["1.1 MB", *(f"{size / 1e3:.1f} kB" for size in list(sizes.values())[1:])]
     assert full == 1_068_288
-    assert drawn("size") == [f"{text} · {full / size:.3g}×" for text, size in zip(texts, sizes.values(), strict=True)]
+    assert drawn("size") == [
+        f"{text} · {full / size:.3g}×" for text, size in zip(texts, sizes.values(), strict=True)
+    ]
     assert f"has {n + vectors:,} weights" in " ".join(said(opened(NAME, "size").markdown))
 
 

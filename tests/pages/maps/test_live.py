@@ -20,7 +20,7 @@ from starlette.responses import Response
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.maps import live
+from pages.maps import arithmetic, live
 from pages.serving.work.admission import Gate
 from pages.shared.computing import turn
 
@@ -109,6 +109,14 @@ VISITS = [
     ({"dtype": "float16"}, "seed", 7, 7),
     ({"format": "nf4"}, "outlier_channel_factor", 30.5, 30.5),
     ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
+    ({"per": "group", "group": "2", "shape": "6x10"}, "per", 1, "channel"),
+    ({"shape": "6x48"}, "per", 2, "group"),
+    ({"per": "flat_group", "shape": "6x10"}, "group", 8, "8"),
+    pytest.param({"library": "torchao", "shape": "4x33"}, "per", 2, "group", marks=pytest.mark.slow),
+    pytest.param({"per": "channel"}, "axis", 1, 1, marks=pytest.mark.slow),
+    pytest.param({"per": "group", "group": "2"}, "group_axis", 0, 0, marks=pytest.mark.slow),
+    pytest.param({"shape": "3x6x10"}, "per", 4, "block", marks=pytest.mark.slow),
+    pytest.param({"per": "group", "group_all": "true"}, "bits", 3, 3, marks=pytest.mark.slow),
     pytest.param({"range": "min MSE"}, "candidates", 7, 7, marks=pytest.mark.slow),
     pytest.param({"range": "mean ± k·std", "format": "e4m3fn"}, "k", 0.1, 0.1, marks=pytest.mark.slow),
 ]  # fmt: skip
@@ -121,6 +129,7 @@ def test_a_picture_is_the_one_that_the_run_then_draws(
     at = opened(**parameters)
     before = sent(at)
     text, arrays = read(ask(before["live"]["at"], **{key: asked}))
+    lines = json.loads(bytes(ask(before["live"]["at"], part="resting", **{key: asked}).body))
     held, brief = read(ask(before["live"]["at"], **{key: asked}, held=before["x_key"]))
     after = sent(change(at, key, value))
     assert text["number"] == after["number"] != before["number"]
@@ -134,8 +143,9 @@ def test_a_picture_is_the_one_that_the_run_then_draws(
     # the places of arrays, and what is beside the maps, are the route's own; all else is the run's
     assert text | {"beside": None, "arrays": None} == after | {"beside": None, "arrays": None}
     bodies = [e.proto.body for e in at.get("html")]
-    assert text["beside"]["html"].keys() == {"question", "summary", "arithmetic_lines"}
-    assert all(body in bodies for body in text["beside"]["html"].values())
+    assert text["beside"]["html"].keys() == {"question", "summary"}
+    assert text["beside"]["resting"] == [*lines] == ["arithmetic_lines"]
+    assert all(body in bodies for body in [*text["beside"]["html"].values(), *lines.values()])
     (field,) = [t.value for t in at.text_input if t.key.startswith("_scheme_text")]
     assert text["beside"]["fields"] == {"_scheme_text": field}
 
@@ -285,8 +295,9 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     for key, sentence in (
         ("codes", "Codes must be 0 (signed) or 1 (unsigned), not '2'."),
         ("mode", "Symmetry must be 0 (symmetric) or 1 (asymmetric), not '2'."),
+        ("per", "One scale per must be from 0 to 4, not 2000000000."),
     ):
-        answer = ask(address, **{key: 2})
+        answer = ask(address, **{key: 2 if key != "per" else 2_000_000_000})
         assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
     for key, value, sentence in (
         ("narrow", 1, "'narrow' is not a control that the maps follow here."),
@@ -300,6 +311,16 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     refused = ask(sent(opened(library="torch.quantize_per_tensor", bits="8"))["live"]["at"], bits=5)
     assert refused.status_code == 400
     assert "torch.quantize_per_tensor" in bytes(refused.body).decode()
+
+
+def test_lines_that_follow_late_leave_the_pointer_what_the_maps_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arithmetic, "_served", True)
+    at = opened()
+    address = sent(at)["live"]["at"]
+    shown, _ = read(ask(address, bits=3))
+    assert ask(address, bits=5, part="resting").status_code == 200
+    assert finish(arithmetic.respond(request(shown["pointed"], at="0,0"))).status_code == 200
+    assert ask(address, bits=1, part="resting").status_code == 400
 
 
 def test_a_token_ends_with_its_session_and_is_of_one_visitor() -> None:
@@ -359,12 +380,12 @@ def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pyt
     del live["controls"]["ends"]  # which depend on the tensor
     assert live == {
         "at": "",
-        "controls": {"seed": [0], "outlier_channel_factor": [12], "bits": [4], "codes": [0], "mode": [0]},
+        "controls": {"seed": [0], "outlier_channel_factor": [12], "per": [0], "bits": [4], "codes": [0], "mode": [0]},
     }
 
 
 def test_a_format_without_bits_has_less_to_follow() -> None:
-    tensor = {"seed": [0], "outlier_channel_factor": [12], "value": [-1, -1, 0], "ends": [15.8669]}
+    tensor = {"seed": [0], "outlier_channel_factor": [12], "per": [0], "value": [-1, -1, 0], "ends": [15.8669]}
     assert sent(opened(format="e4m3fn"))["live"]["controls"] == tensor
     at = opened(format="e4m3fn", range="percentile", p="97.12345")
     live = sent(at)["live"]

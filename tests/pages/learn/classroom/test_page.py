@@ -28,7 +28,9 @@ class Clock:
     time = 1_800_000_000.0
 
     def __call__(self):
-        self.time += 2 * store.BOUNCE  # between any two looks, so that only a press in the same moment is a bounce
+        self.time += (
+            2 * store.BOUNCE
+        )  # between any two looks, so that only a press in the same moment is a bounce
         return self.time
 
 
@@ -268,7 +270,10 @@ def test_the_teacher_picks_the_cells_and_may_offer_choices(classes):
     press(at, "Add to the plan")
     own = classes.plan(code, secret)[0].question
     assert own.asked == "dequantized_values"
-    assert [(own.part.rows[row], own.part.columns[column]) for row, column in own.part.marked] == [("0", "1"), ("2", "0")]
+    assert [(own.part.rows[row], own.part.columns[column]) for row, column in own.part.marked] == [
+        ("0", "1"),
+        ("2", "0"),
+    ]
     widget(at, "class_choices").set_value(True).run()
     assert "choose one element" in said(at)[-1]
     widget(at, "class_element").set_value("0, 1").run()
@@ -306,7 +311,12 @@ def test_the_steps_are_edited(classes):
     press(at, "Text")
     widget(at, "class_edited").set_value("q").run()
     press(at, "Remove")
-    assert [step.title for step in classes.plan(code, secret)] == ["Why?", ZERO.prompt, "New text", "How it is done"]
+    assert [step.title for step in classes.plan(code, secret)] == [
+        "Why?",
+        ZERO.prompt,
+        "New text",
+        "How it is done",
+    ]
     press(at, f"{numbered('outliers')}: Where can an outlier go?")
     steps = classes.plan(code, secret)
     index = [step.title for step in steps].index("Where can an outlier go?")
@@ -331,7 +341,9 @@ def test_the_plan_that_is_kept_is_the_one_that_was_edited(classes):
     at, *_ = begun()
     labels = [e.proto.label for e in at.get("download_button")]
     assert labels[0] == "plan.json"
-    assert from_file(to_file(PLAN)) == [ClassStep(**vars(step) | {"id": str(i)}) for i, step in enumerate(PLAN, 1)]
+    assert from_file(to_file(PLAN)) == [
+        ClassStep(**vars(step) | {"id": str(i)}) for i, step in enumerate(PLAN, 1)
+    ]
     assert any(editor.packed(PLAN) in block.value for block in at.code)
 
 
@@ -403,7 +415,7 @@ def test_who_ends_a_class_can_begin_another(classes):
     assert not other.startswith(code)
     widget(at, "class_end").click().run()
     press(at, "Begin a class")
-    print(place._begins,at.query_params, said(at), [b.label for b in at.button])
+    print(place._begins, at.query_params, said(at), [b.label for b in at.button])
     assert any("Too many classes" in text for text in said(at))
 
 
@@ -432,12 +444,18 @@ def lesson(link):
     assert not at.exception
     data = [json.loads(e.proto.json or "{}") for e in at.get("bidi_component")]
     tables = [table for each in data if isinstance(each, dict) for table in each.get("tables", [])]
-    return "\n".join(lines(at)), {float(text) for table in tables for row in table["cells"] for text, _ in row}
+    return "\n".join(lines(at)), {
+        float(text) for table in tables for row in table["cells"] for text, _ in row
+    }
 
 
 def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
     """Where the lesson shows the arithmetic, it comes to the right answer; else it shows the tensor."""
-    for question in (each for each in plan.questions() if each.asked in ("codes", "scales", "zero_point") and each.link[0] != "?"):
+    for question in (
+        each
+        for each in plan.questions()
+        if each.asked in ("codes", "scales", "zero_point") and each.link[0] != "?"
+    ):
         text, numbers = lesson(question.link)
         if text:
             scale = re.search(r"scale ([\d.]+)", question.facts)[1]

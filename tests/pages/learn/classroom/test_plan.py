@@ -69,7 +69,9 @@ def test_the_right_numbers_are_those_of_plain_arithmetic():
     clipped = quantized([99.0], 80 / 7, 0, 7)[1][0]
     assert float(asked("What is the error").right[0]) == round(99.0 - clipped, 9)
     scale = max(material.RELU) / 7
-    assert asked("No value is negative").right == (str(len(set(quantized(np.linspace(0, 4.6, 999), scale, -8, 7)[0]))),)
+    assert asked("No value is negative").right == (
+        str(len(set(quantized(np.linspace(0, 4.6, 999), scale, -8, 7)[0]))),
+    )
     rows, scale = material.OUTLIER_ROW.tolist(), 9.6 / 7
     zero = [i for i, row in enumerate(rows) if not any(quantized(row, scale, -8, 7)[0])]
     question = asked("How many of these rows")

@@ -28,10 +28,15 @@ def places(result, asked, question):
     """The elements or blocks of a question."""
     if asked != "codes":
         return list(np.ndindex(result.scale.shape))
-    return [(int(question.part.rows[row]), int(question.part.columns[column])) for row, column in question.part.marked]
+    return [
+        (int(question.part.rows[row]), int(question.part.columns[column]))
+        for row, column in question.part.marked
+    ]
 
 
-@pytest.mark.parametrize(("result", "asked"), [(RESULT, "codes"), (ROWS, "codes"), (ROWS, "zero_point"), (RESULT, "zero_point")])
+@pytest.mark.parametrize(
+    ("result", "asked"), [(RESULT, "codes"), (ROWS, "codes"), (ROWS, "zero_point"), (RESULT, "zero_point")]
+)
 def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked):
     question = ask_about(result, asked)
     explained = 0
@@ -50,7 +55,10 @@ def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked)
 TENSORS = {
     "lesson": (RESULT, (0, 0)),
     "rows": (ROWS, (1, 0)),
-    "reading": (qc.apply([3.2, 17.0, 36.6, 58.4, 71.9, 99.0], qc.Scheme.parse("uint3 asymmetric fixed(0, 100)")), (0,)),
+    "reading": (
+        qc.apply([3.2, 17.0, 36.6, 58.4, 71.9, 99.0], qc.Scheme.parse("uint3 asymmetric fixed(0, 100)")),
+        (0,),
+    ),
     "zeros": (qc.apply([0.0, 0.0, 0.0, 1.0, 0.0, -2.5], qc.Scheme.parse("int4")), (0,)),
     "one": (qc.apply(3.0, qc.Scheme.parse("int8")), ()),
     "symmetric": (qc.apply(practice(qc.INT8, True, 5).x, qc.Scheme.parse("int8")), (0, 0)),
@@ -87,12 +95,16 @@ def test_no_other_elements_tell_more_mistakes_apart(name):
     assert len(chosen) >= min(2, len({float(result.x[place]) for place in inside}))
     assert len(max(alone.values(), key=len)) == max(len(alone[place]) for place in chosen)
     if len(chosen) > 2:
-        smaller = [set().union(*(alone[p] for p in few)) for few in itertools.combinations(chosen, len(chosen) - 1)]
+        smaller = [
+            set().union(*(alone[p] for p in few)) for few in itertools.combinations(chosen, len(chosen) - 1)
+        ]
         assert max(map(len, smaller)) < len(mine) or len(chosen) == questions.CELLS
 
 
 def test_a_class_is_told_what_it_needs():
-    assert ask_about(ROWS, "codes", at=(2, 1)).facts.startswith("int8: codes -128 to 127 · asymmetric · scale ")
+    assert ask_about(ROWS, "codes", at=(2, 1)).facts.startswith(
+        "int8: codes -128 to 127 · asymmetric · scale "
+    )
     assert {row for row, _ in places(ROWS, "codes", ask_about(ROWS, "codes", at=(2, 1)))} == {2}
     scale = ask_about(RESULT, "scale", "scheme=int4")
     assert (scale.digits, scale.right) == (3, (as_typed(FOUND.scale, 3),))
@@ -101,7 +113,8 @@ def test_a_class_is_told_what_it_needs():
 
 
 @pytest.mark.parametrize(
-    ("scheme", "asked"), [("int4 given(0.5)", "scale"), ("int4 given(0.5)", "zero_point"), ("uint4 asymmetric hqq", "zero_point")]
+    ("scheme", "asked"),
+    [("int4 given(0.5)", "scale"), ("int4 given(0.5)", "zero_point"), ("uint4 asymmetric hqq", "zero_point")],
 )
 def test_what_is_not_computed_is_not_asked(scheme, asked):
     with pytest.raises(qc.QuantError, match=r"(given|integers).*\.$"):
@@ -127,9 +140,13 @@ def test_a_large_tensor_is_asked_about_without_being_shown():
     part = codes.part
     assert part
     assert len(part.columns) <= questions.CELLS
-    assert [part.texts[row][column] for row, column in part.marked] == [name.removeprefix("x = ") for name in codes.fields]
+    assert [part.texts[row][column] for row, column in part.marked] == [
+        name.removeprefix("x = ") for name in codes.fields
+    ]
     for row, column in part.marked:
-        assert float(part.texts[row][column]) == pytest.approx(float(x[int(part.rows[row]), int(part.columns[column])]))
+        assert float(part.texts[row][column]) == pytest.approx(
+            float(x[int(part.rows[row]), int(part.columns[column])])
+        )
     assert scales.part is None
     assert scales.fields[1] == "row 1, range -4.8 to 0"  # a range has 0 in it
     assert zeros.fields[1] == f"row 1, range -4.8 to 0, scale {shown(float(result.scale[1, 0]))}"
@@ -140,7 +157,9 @@ def test_a_tensor_of_any_rank_is_shown_by_its_indices(shape):
     x = (np.arange(int(np.prod(shape)), dtype=np.float32) / 4 - 1).reshape(shape)
     part = ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes").part
     assert [name for row in part.texts for name in row] == [shown(float(v)) for v in x.ravel()]
-    assert part.rows == {(): ("",), (5,): ("",)}.get(shape, tuple(f"{i}, {j}" for i in range(2) for j in range(3)))
+    assert part.rows == {(): ("",), (5,): ("",)}.get(
+        shape, tuple(f"{i}, {j}" for i in range(2) for j in range(3))
+    )
 
 
 def test_numbers_too_long_for_a_projector_are_not_shown():

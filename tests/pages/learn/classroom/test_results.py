@@ -31,9 +31,13 @@ def class_of_seven(tmp_path):
     code, secret = classes.begin()
     students = [classes.join(code) for _ in range(7)]
     for wrong in (5, 1):
-        number = classes.state(code, students[0])[0].number if wrong == 1 else classes.ask(code, secret, ASKED)
+        number = (
+            classes.state(code, students[0])[0].number if wrong == 1 else classes.ask(code, secret, ASKED)
+        )
         for i, student in enumerate(students):
-            first = str(int(ASKED.right[0]) - 1) if i < wrong - 1 else "99" if i == wrong - 1 else ASKED.right[0]
+            first = (
+                str(int(ASKED.right[0]) - 1) if i < wrong - 1 else "99" if i == wrong - 1 else ASKED.right[0]
+            )
             classes.answer(code, student, number, [first, *ASKED.right[1:]])
         classes.steer(code, secret, "revote" if wrong == 5 else "reveal")
     found = classes.tallies(code, secret), classes.ballots(code, secret)
@@ -55,7 +59,10 @@ def test_each_wrong_answer_is_counted_and_has_exactly_its_mistakes(tallies):
     before, after = (results(tally) for tally in tallies)
     first = before[0]
     assert (first.right_count, first.answered, first.fraction_right) == (2, 7, 2 / 7)
-    assert [(given.value, given.students) for given in first.wrong] == [(str(int(ASKED.right[0]) - 1), 4), ("99", 1)]
+    assert [(given.value, given.students) for given in first.wrong] == [
+        (str(int(ASKED.right[0]) - 1), 4),
+        ("99", 1),
+    ]
     place = next((0, i) for i, x in enumerate(X[0]) if ASKED.fields[0] == f"x = {x:g}")
     for given in first.wrong:
         wrong = answers(RESULT, "codes", place)
@@ -81,7 +88,9 @@ def test_a_mistake_names_the_lesson_that_treats_it(tallies):
         if url:
             (page,) = [page for page in PAGES if page.url_path == url]
             assert {key for key, _ in parse_qsl(query, True)} <= page.keys
-            assert all(value in LESSONS[MISTAKES[name].lesson[0]].steps for _, value in parse_qsl(query, True))
+            assert all(
+                value in LESSONS[MISTAKES[name].lesson[0]].steps for _, value in parse_qsl(query, True)
+            )
 
 
 def test_a_question_that_nobody_answered(tallies):
@@ -108,7 +117,9 @@ def test_the_table_pairs_both_votes_of_each_student_in_words(tallies, ballots):
     assert {row["why 1"] for row in mine if row["vote 1"] == "99"} == {NO_MISTAKE}
     assert {row["why 1"] for row in mine if row["right 1"] == "yes"} == {""}
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", row["time 1 (UTC)"]) for row in rows)
-    internal = {mistake.in_answers.kind for mistake in MISTAKES.values() if mistake.in_answers} - set(words.KINDS)
+    internal = {mistake.in_answers.kind for mistake in MISTAKES.values() if mistake.in_answers} - set(
+        words.KINDS
+    )
     assert not internal
 
 

@@ -14,14 +14,18 @@ from pages.learn.classroom.results import NO_MISTAKE
 from pages.serving.classroom import Board, ClassStep, Round, Tally
 from quantcore.prediction import NumberKey
 
-RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
+RESULT = qc.apply(
+    [[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors")
+)
 ASKED = ask_about(RESULT, "codes")
 
 
 def tally(phase, vote=1, **counts):
     columns = [Counter({right: counts.get("right", 0)}) for right in ASKED.right]
     columns[0] += Counter(counts.get("first", {}))
-    return Tally(Round(vote, vote, phase, ASKED), sum(columns[0].values()), tuple(+counter for counter in columns))
+    return Tally(
+        Round(vote, vote, phase, ASKED), sum(columns[0].values()), tuple(+counter for counter in columns)
+    )
 
 
 def text(body):
@@ -76,7 +80,10 @@ def unmarked(**counts):
     """The answers before they are revealed: the body of the page, and its first number's bars."""
     votes = [tally("open", **counts), tally("locked", 2, **counts)]
     body = views.scene(board(*votes), votes, "<b>join</b>")
-    rows = re.findall(r'<div class="qs-given ([^"]*)"><b>(.*?)</b>', body.partition('class="qs-answer"')[2].partition('class="qs-answer"')[0])
+    rows = re.findall(
+        r'<div class="qs-given ([^"]*)"><b>(.*?)</b>',
+        body.partition('class="qs-answer"')[2].partition('class="qs-answer"')[0],
+    )
     return body, rows
 
 
@@ -96,7 +103,9 @@ def test_locked_answers_are_all_shown_and_nothing_tells_which_one_is_right():
 
 
 def test_every_choice_is_shown_while_answers_are_locked():
-    asked = dataclasses.replace(ASKED, fields=("answer",), keys=(NumberKey("1"),), choices=("up", "down", "to even"), part=None)
+    asked = dataclasses.replace(
+        ASKED, fields=("answer",), keys=(NumberKey("1"),), choices=("up", "down", "to even"), part=None
+    )
     votes = [Tally(Round(1, 1, "locked", asked), 2, (Counter({"1": 1, "2": 1}),))]
     shown = text(views.scene(board(*votes), votes))
     assert "A: up 0 B: down 1 C: to even 1" in shown
@@ -127,7 +136,9 @@ def test_hyphens_stay_and_minus_signs_are_drawn():
 
 
 def test_text_is_never_markup():
-    asked = type(ASKED)(**vars(ASKED) | {"prompt": "<img src=x>", "facts": "<b>", "fields": ("<i>",) * len(ASKED.fields)})
+    asked = type(ASKED)(
+        **vars(ASKED) | {"prompt": "<img src=x>", "facts": "<b>", "fields": ("<i>",) * len(ASKED.fields)}
+    )
     for phase in ("open", "revealed"):
         one = tally(phase, right=1)
         votes = [Tally(Round(1, 1, phase, asked), one.answered, one.counts)]
@@ -171,6 +182,8 @@ def test_the_example_has_only_answers_that_known_mistakes_give(number):
     assert shown.count("<dt>") >= wrong  # each with what explains it
     assert wrong or not any(key.wrong for key in plan.questions()[number].keys)
     for card in shown.split('class="qs-answer"')[1:]:
-        counts = [int(n) for n in re.findall(r"</div><span>(\d+)</span>", card.partition('class="qs-why"')[0])]
+        counts = [
+            int(n) for n in re.findall(r"</div><span>(\d+)</span>", card.partition('class="qs-why"')[0])
+        ]
         assert sum(counts) == 24
         assert counts[0] >= 16
