@@ -44,7 +44,7 @@ def asymmetric(values: hand.Values, theme: str) -> hand.MovedStep:
         f"count starts. Drag both ends of the range, or x = {x}."
     )
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.BELOW: views.written_formula(*views.lines(t))}
-    handles = (Handle(LOW, 1.3), Handle(HIGH, 1.3), Handle(X, 0))
+    handles = (Handle(LOW, -0.2), Handle(HIGH, -0.2), Handle(X, 0))
     figure = lessons.rounding_line(result, span=(LOW.low - 0.3, HIGH.high + 0.3), theme=theme)
     return hand.MovedStep(figure, handles, html, "Values and their codes")
 
