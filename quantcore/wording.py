@@ -23,6 +23,15 @@ def along(rank: int, axis: int) -> str:
     return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
 
 
+def difference(one: float, other: float, digits: int = 1) -> float:
+    """Return one - other of two numbers that are shown with so many digits, as a reader subtracts them.
+
+    >>> f"{24.26 - 22.04:.1f}", f"{difference(24.26, 22.04):.1f}"
+    ('2.2', '2.3')
+    """
+    return round(one, digits) - round(other, digits) + 0.0
+
+
 def joined(items: Sequence[str], last_by: str = "and") -> str:
     """Write a list as in a sentence.
 

@@ -14,6 +14,7 @@ from pages.shared.computing import cache
 from pages.shared.state.selection import generated, of_values
 from quantcore import tensors
 from quantcore.figures import lessons
+from quantcore.wording import difference
 
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
 GENERATED = tensors.Generated("laplace", (16, 16), 1)
@@ -112,7 +113,7 @@ match step:
         x, rows, before = cache.values(SPREAD), [], None
         for bits in range(2, 11):
             report = cache.report(SPREAD, qc.Scheme(qc.IntFormat(bits)))
-            more = "" if before is None else f"{report.sqnr_db - before:+.2f} dB"
+            more = "" if before is None else f"{difference(report.sqnr_db, before, 2):+.2f} dB"
             before = report.sqnr_db
             rows.append(
                 {

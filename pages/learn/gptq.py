@@ -222,7 +222,8 @@ match step:
                 ),
             ]
             cells.draw(tables, "learn_gptq_inverse", fill=0.6)
-            views.table([{"method": name, "squared error": f"{e:.4f}"} for name, e in errors.items()])
+            rows = [{"method": name, "squared error": f"{e:.4f}"} for name, e in errors.items()]
+            views.table(rows, fill=False)
     case "example":
         printed, printed_w = across_columns(1)
         meant, meant_w = across_columns(-1)
@@ -263,7 +264,8 @@ match step:
                         "squared error": f"{off[name]:.4f}",
                     }
                     for name, w_hat in ways.items()
-                ]
+                ],
+                fill=False,
             )
     case "question":
         diagonal = outputs.gptq(W, None, SCHEME, damping=DAMPING, moment=h.diagonal())

@@ -11,6 +11,7 @@ from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state import selection
 from pages.shared.state.selection import of_values
+from quantcore.wording import difference
 
 TENSOR = of_values(X, "outlier row")
 BITS = qc.INT4
@@ -109,7 +110,8 @@ match step:
         )
         broadcast(0)
     case "columns":
-        gains = [found(qc.PerChannel(a))[1].sqnr_db - found(qc.PerTensor())[1].sqnr_db for a in (1, 0)]
+        plain = found(qc.PerTensor())[1].sqnr_db
+        gains = [difference(found(qc.PerChannel(a))[1].sqnr_db, plain) for a in (1, 0)]
         words.markdown(
             "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is repeated over the 4 "
             "rows. Every column contains a value of the large row, so one scale per column gains only "

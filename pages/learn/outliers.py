@@ -11,6 +11,7 @@ from pages.shared.computing import cache
 from pages.shared.state.selection import generated, of_values
 from quantcore import outputs, tensors
 from quantcore.figures import lessons
+from quantcore.wording import difference
 
 NAME = "outliers"
 # the example of the paper's figure 5; w is [out, in] here
@@ -48,7 +49,8 @@ def quality(found: dict[str, list[float]], values: hand.Values, theme: str) -> h
     sentence = (
         "A layer of 64 inputs, one of which is an outlier channel. At α = 0 the outlier stays in x, at α = 1 "
         f"it is in w; now α = {ALPHA.scrub(alpha)}. The best of these is α = {best:g}: "
-        f"{max(both) - both[0]:+.1f} dB against α = 0, {max(both) - both[-1]:+.1f} dB against α = 1."
+        f"{difference(max(both), both[0]):+.1f} dB against α = 0, "
+        f"{difference(max(both), both[-1]):+.1f} dB against α = 1."
     )
     at = ALPHAS.index(round(alpha, 2))
     numbers = views.written_figures(*((name, qc.decibels(curve[at])) for name, curve in found.items()))

@@ -40,11 +40,10 @@ def ways() -> None:
 
 
 frame.plain()
-st.markdown(f"# Learn: {len(LESSONS)} lessons")
-st.caption(
-    "To teach with them, begin a [class](learn-class): it asks before it shows, students answer on their "
-    "phones, and its plan for an hour can be edited. PageDown and →, also of a clicker, lead to the next "
-    "step; **Large**, in the header, enlarges every page."
+st.markdown(
+    f"# Learn: {len(LESSONS)} lessons\n\n"
+    "To teach with them, begin a [class](learn-class): it asks before it shows, and students answer on "
+    "their phones. PageDown and →, or a clicker, lead to the next step; **Large** enlarges every page."
 )
 with st.container(key="learn_cards"):
     names = list(LESSONS)

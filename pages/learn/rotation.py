@@ -11,6 +11,7 @@ from pages.shared.state import choice
 from pages.shared.state.selection import generated
 from quantcore import outputs, tensors
 from quantcore.figures import lessons
+from quantcore.wording import difference
 
 NAME = "rotation"
 X = torch.tensor([[0.5, 8.0, -0.5, 1.0], [-1.0, -6.0, 0.5, 0.5]])  # [tokens, in]
@@ -89,7 +90,7 @@ match step:
             "A layer of 64 inputs, one of which is an outlier channel; x and w in int4, with a scale per "
             "token and per output. Rotating all 64 channels together lowers max|x| from "
             f"{plain[1]:.3g} to {full[1]:.3g}, and the SQNR of the output changes by "
-            f"{full[0] - plain[0]:+.1f} dB. Smaller rotations spread the outlier less far."
+            f"{difference(full[0], plain[0]):+.1f} dB. Smaller rotations spread the outlier less far."
         )
         with picture:
             bars = {

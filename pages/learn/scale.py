@@ -17,7 +17,7 @@ LOW = MovedNumber("learn_scale_low", -40, 0, 5, "Lowest mark", "°C")
 HIGH = MovedNumber("learn_scale_high", 5, 120, 5, "Highest mark", "°C")
 READING = MovedNumber("learn_scale_reading", -40, 120, 0.1, "Reading", "°C")
 SPAN = (LOW.low, HIGH.high)
-ENDS = (Handle(LOW, 1.4), Handle(HIGH, 1.4))
+ENDS = (Handle(LOW, -0.17), Handle(HIGH, -0.17))  # near the axis, where no label is
 
 
 def quantized(values: Values) -> qc.Quantized:

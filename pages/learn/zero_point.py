@@ -13,6 +13,7 @@ from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor, generated, of_values
 from quantcore import tensors
 from quantcore.figures import lessons
+from quantcore.wording import difference
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
@@ -43,7 +44,7 @@ def asymmetric(values: hand.Values, theme: str) -> hand.MovedStep:
         f"count starts. Drag both ends of the range, or x = {x}."
     )
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.BELOW: views.written_formula(*views.lines(t))}
-    handles = (Handle(LOW, 1.3), Handle(HIGH, 1.3), Handle(X, 0))
+    handles = (Handle(LOW, -0.2), Handle(HIGH, -0.2), Handle(X, 0))
     figure = lessons.rounding_line(result, span=(LOW.low - 0.3, HIGH.high + 0.3), theme=theme)
     return hand.MovedStep(figure, handles, html, "Values and their codes")
 
@@ -118,7 +119,7 @@ match step:
         rows, gains = [], {}
         for name, tensor in (KINDS | ({"your tensor": chosen[0]} if chosen else {})).items():
             both = {what: decibels(tensor, scheme) for what, scheme in SCHEMES.items()}
-            gains[name] = both["asymmetric"] - both["symmetric"]
+            gains[name] = difference(both["asymmetric"], both["symmetric"])
             row = {"values, in int4 per-tensor": name} | {
                 f"SQNR, {what}": qc.decibels(db) for what, db in both.items()
             }

@@ -17,10 +17,14 @@ from pages.shared.state import choice, link, sharing
 from pages.shared.state.file_field import FileField
 from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
 from pages.sidebar import pasted, tensor_controls
-from quantcore import outputs, snippets, tensors
-from quantcore.wording import count
+from quantcore import outputs, snippets, tensors, training
+from quantcore.checkpoints import EXAMPLES as CHECKPOINTS
+from quantcore.checkpoints import open_checkpoint
+from quantcore.wording import count, joined
 
-SOURCES = {"generate": "generated", "paste": "pasted", "upload": "file"}
+SOURCES = {"generate": "generated", "example": "real", "paste": "pasted", "upload": "file"}
+# the layer of charlm whose inputs are the example, by how many there are
+EXAMPLES = {64: "model.layers.2.self_attn.q_proj.weight", 160: "model.layers.2.mlp.down_proj.weight"}
 SOURCE, TOKENS, OUTLIERS, FACTOR, SEED = "ly_x", "ly_tokens", "ly_outliers", "ly_factor", "ly_seed"
 VALUES = "ly_values"  # a parameter without a control: the numbers of x that were pasted or uploaded
 DEFAULTS: dict[str, Any] = {SOURCE: "generate", TOKENS: 8, OUTLIERS: 1, FACTOR: 20.0, SEED: 0}
@@ -70,20 +74,45 @@ def draw(inputs: int) -> GivenActivations:
         NoTensorYet: nothing has been pasted or uploaded.
         QuantError: what was typed or uploaded is not a tensor.
     """
-    found = brought()
+    found = brought(inputs)
     return _generated(inputs) if found is None else found
 
 
-def brought() -> GivenActivations | None:
+def brought(inputs: int) -> GivenActivations | None:
     """Draw where x comes from, and the field of what is pasted or uploaded; None if x is to be generated.
+
+    Args:
+        inputs: of the layer, for the example.
 
     Raises:
         NoTensorYet, QuantError: as in `draw`.
     """
     source = choice.segmented("x is", SOURCE, SOURCES)
-    found = None if source == "generate" else _pasted() if source == "paste" else _uploaded()
+    if source in ("generate", "example"):
+        _carry(None)
+        return _example(inputs) if source == "example" else None
+    found = _pasted() if source == "paste" else _uploaded()
     _carry(found)
     return found
+
+
+def _example(inputs: int) -> GivenActivations:
+    """Return real activations: what a layer of the shipped language model multiplies, in text new to it."""
+    name = EXAMPLES.get(inputs)
+    if name is None:
+        raise qc.QuantError(
+            f"The real activations are inputs of layers with {joined(list(map(str, EXAMPLES)), 'or')} "
+            f"columns, and w has {inputs:,}; give w as many, such as a weight of charlm under Models, or "
+            "another x."
+        )
+
+    def make() -> np.ndarray:
+        tensors_of = open_checkpoint(CHECKPOINTS["charlm"]).tensors
+        model = training.character_model({key: tensor.read() for key, tensor in tensors_of.items()})
+        return training.activations_of(model, name, training.load_text().judged[:1]).numpy()
+
+    x = cache.cached_small(cache.CacheKey(f"real activations {name}"), "x", make)
+    return _given(of_values(x, f"inputs of {name}"), f"real: inputs of {name} of charlm")
 
 
 def _generated(inputs: int) -> GivenActivations:

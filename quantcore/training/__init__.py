@@ -15,7 +15,14 @@ A seed gives the same network on every machine: see `quantcore.training.network`
 """
 
 from quantcore.training.curve import FLOAT, METHODS, MethodAccuracy, Point, accuracy_curve, summary
-from quantcore.training.language import CharacterModel, HeldOutText, character_model, load_text, tokens_of
+from quantcore.training.language import (
+    CharacterModel,
+    HeldOutText,
+    activations_of,
+    character_model,
+    load_text,
+    tokens_of,
+)
 from quantcore.training.network import Digits, Network, accuracy, load_digits
 from quantcore.training.quantized import QuantizedNetwork, fake_quantize, ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Epoch, Training, qat, train
@@ -36,6 +43,7 @@ __all__ = [
     "HeldOutText",
     "Training",
     "accuracy_curve",
+    "activations_of",
     "character_model",
     "fake_quantize",
     "load_digits",

@@ -99,6 +99,29 @@ def character_model(weights: Mapping[str, Tensor]) -> CharacterModel:
     return model.eval()
 
 
+def activations_of(model: CharacterModel, name: str, tokens: Tensor) -> Tensor:
+    """Return what a layer of the model multiplies its weight with, float32 (characters, inputs).
+
+    Args:
+        name: of the weight, such as ``model.layers.0.mlp.down_proj.weight``.
+        tokens: of shape (inputs, length), such as those of `load_text`.
+
+    Raises:
+        QuantError: the model has no such layer.
+    """
+    layer = dict(model.named_modules()).get(name.removesuffix(".weight"))
+    if not isinstance(layer, nn.Linear):
+        raise QuantError(f"The model has no layer with the weight {name[:80]!r}.")
+    seen: list[Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        with torch.no_grad():
+            model(tokens)
+    finally:
+        handle.remove()
+    return seen[0].flatten(0, -2)
+
+
 class _Body(nn.Module):
     def __init__(self, layers: int, width: int, inner: int, heads: int, key_heads: int) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ from quantcore import tensors
 
 RUN = "document.querySelector('[data-run]').dataset.run"
 NUMBER = "document.querySelector('.qs-maps').dataset.number"
+FIGURES = "['question', 'summary'].map((key) => document.querySelector(`.st-key-${key}`).innerText).join()"
 # The codes that the maps show once they are painted under a scheme, with the line of figures above them
 FOLLOWED = """([scheme, sqnr, lost]) => {
     const maps = document.querySelector(".qs-maps"), summary = document.querySelector(".st-key-summary").innerText;
@@ -157,11 +158,14 @@ def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
     app.tick("drags")
     app.expect_parameter("drags", "true")
     app.point(5, 0)
+    figures = page.evaluate(FIGURES)
     page.mouse.down()
     page.mouse.move(at_x, at_y + 200, steps=4)
     app.wait(f"() => {NUMBER} !== {seen!r}")
+    app.wait(f"(figures) => {FIGURES} !== figures", figures)
     page.keyboard.press("Escape")
     app.wait(f"() => {NUMBER} === {seen!r}")
+    assert page.evaluate(FIGURES) == figures
     page.mouse.up()
     app.button("Undo")
     app.expect_parameter("src", None)

@@ -3,11 +3,25 @@
 const SELDOM = 250; // ms between what takes the browser long to lay out
 
 // Streamlit writes its own again with the next run: what it believes to show differs from that
-function besideMaps(state, { html, fields, bands, late }) {
+function besideMaps(state, { html, resting, fields, bands, late }) {
+  state.ofRun ??= standing(html, resting, fields, late);
   fill(html);
   for (const [key, text] of Object.entries(fields)) Object.assign(ofKey(`${key} input`) ?? {}, { value: text });
   for (const [key, ends] of Object.entries(bands)) band(key, ends);
   state.late = late;
+}
+
+// What stands there, as `besideMaps` takes it
+function standing(html, resting, fields, late) {
+  const each = (keys, read) => Object.fromEntries(keys.map((key) => [key, read(key) ?? ""]));
+  return { html: each([...Object.keys(html), ...resting], (key) => ofKey(`${key} %html%`)?.innerHTML), resting: [], fields: each(Object.keys(fields), (key) => ofKey(`${key} input`)?.value), bands: {}, late };
+}
+
+// Show again what the run showed, since a drag was given up
+function giveUp(state) {
+  show(state, state.run);
+  if (state.ofRun) besideMaps(state, state.ofRun);
+  dim(state);
 }
 
 function fill(html) {

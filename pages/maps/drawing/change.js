@@ -35,7 +35,7 @@ function grab(state, event) {
     if (!state.hand[CHANGED]) return;
     if (ended.type === "pointerup") return state.emit("moved", { [CHANGED]: state.hand[CHANGED].join() });
     delete state.hand[CHANGED];
-    show(state, state.run);
+    giveUp(state);
     controlsMoved(state);
   };
   const escape = (pressed) => { if (pressed.key === "Escape") end(pressed); };

@@ -56,7 +56,10 @@ function arrive(state, data) {
   const late = state.data?.live?.at && ahead(state, data).length > 0;
   state.run = data;
   state.waits = late;
-  if (!late) show(state, data);
+  if (!late) {
+    state.ofRun = null;
+    show(state, data);
+  }
   if (!late && !state.playing) state.hand = {};
   dim(state);
   controlsMoved(state);

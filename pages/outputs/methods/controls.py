@@ -183,8 +183,11 @@ class BroughtSource:
 Source = ActivationSource | BroughtSource
 
 
-def draw(row: DeltaGenerator) -> tuple[Source, qc.Scheme | None]:
+def draw(row: DeltaGenerator, inputs: int) -> tuple[Source, qc.Scheme | None]:
     """Draw the choice of activations; return it, and how they are quantized: None keeps them in float.
+
+    Args:
+        inputs: of the layer.
 
     Raises:
         NoTensorYet: nothing was pasted or uploaded so far.
@@ -192,7 +195,7 @@ def draw(row: DeltaGenerator) -> tuple[Source, qc.Scheme | None]:
     """
     try:
         with row.popover("Activations x", icon=":material/input:", help="Where they come from"):
-            given = activations.brought()
+            given = activations.brought(inputs)
     except (NoTensorYet, qc.QuantError):
         link.keep(set(DEFAULTS))  # which this run does not draw
         raise

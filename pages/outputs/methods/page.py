@@ -16,8 +16,9 @@ with page_frame("Which method loses least of a layer's output?") as frame:
     answer = st.container(key="om_answer").empty()
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="om_row")
     tensor, scheme, source, activation_scheme = frame.chosen.tensor, frame.chosen.scheme, None, None
+    inputs = tensor.shape[-1] if tensor is not None and tensor.shape else 0
     try:
-        source, activation_scheme = controls.draw(row)
+        source, activation_scheme = controls.draw(row, inputs)
     except NoTensorYet as waiting:
         messages.hint(str(waiting))
     if tensor is not None and scheme is not None and source is not None:

@@ -227,8 +227,9 @@ def by_tokens(
     quick = layer.products * len(grid) <= AT_ONCE
     work = LongWork("om_curve", f"by tokens {layer.content.key} {used}", quick)
     if work.starts(place, f"Calibrate with {grid[0]:,} to {grid[-1]:,} tokens"):
-        is_made = isinstance(source, ActivationSource)
-        more = replace(layer, source=replace(source, tokens=grid[-1])) if is_made else layer
+        more = layer
+        if isinstance(source, ActivationSource):
+            more = replace(layer, source=replace(source, tokens=grid[-1]))
         work.run(
             place,
             lambda: _by_tokens(layer, grid, points, used),

@@ -11,7 +11,7 @@ from pages.outputs.methods.controls import BroughtSource
 from pages.outputs.methods.run import Head, Ran
 from quantcore import figures, outputs
 from quantcore.outputs import METHODS, NEAREST, MethodOutput
-from quantcore.wording import count, joined
+from quantcore.wording import count, difference, joined
 
 _WITHIN = 0.5  # dB by which an answer may still change
 
@@ -30,7 +30,8 @@ def answer(found: Sequence[MethodOutput]) -> str:
     if best.sqnr_db == math.inf:
         return f"{METHODS[best.method]} loses nothing here; rounding to nearest gives {qc.decibels(base)}."
     if best.sqnr_db > base:
-        more = "" if math.isinf(base) else f", {best.sqnr_db - base:.1f} dB more than rounding to nearest"
+        gain = difference(best.sqnr_db, base)
+        more = "" if math.isinf(base) else f", {gain:.1f} dB more than rounding to nearest"
         return f"{METHODS[best.method]} loses least: {qc.decibels(best.sqnr_db)}{more}."
     others = [f for f in known if f.method != NEAREST]
     second = others[0] if others else None
@@ -202,7 +203,7 @@ def caching(head: Head) -> str:
     if keys_channel > keys_token:
         more = f"Keys want a scale per channel: {qc.decibels(keys_channel)}"
         if math.isfinite(keys_channel - keys_token):
-            more += f", {keys_channel - keys_token:.1f} dB more than with one per token"
+            more += f", {difference(keys_channel, keys_token):.1f} dB more than with one per token"
         more += f". Channel {at} is {ratio} times the median one and sets the scale of every token."
     else:
         more = (

@@ -16,6 +16,7 @@ from pages.maps import live
 from pages.outputs.layer import keys
 from pages.sidebar import activations
 from quantcore import outputs, tensors
+from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from tests.pages.maps.test_live import ask, read
 
 W = "0.5 -1 2 0.25\n1.5 0.75 -0.5 1\n-2 0.125 0.3 0.7"
@@ -139,6 +140,18 @@ def test_nothing_changes_where_everything_is_exact() -> None:
     assert "None of the 2 terms changes." in said(at.caption)
     zero = opened(**PASTED, ly_x="paste", ly_values=tensors.encode(np.zeros((2, 4), np.float32)))
     assert answer(zero) == "All outputs are 0, before and after."
+
+
+def test_real_activations_are_those_of_the_shipped_model() -> None:
+    at = opened(shape="8x64", ly_x="example")
+    tensors_of = open_checkpoint(EXAMPLES["charlm"]).tensors
+    model = qc.training.character_model({name: tensor.read() for name, tensor in tensors_of.items()})
+    name = activations.EXAMPLES[64]
+    x = qc.training.activations_of(model, name, qc.training.load_text().judged[:1])
+    w = qc.tensors.generate(qc.tensors.Generated(shape=(8, 64)))
+    assert f"Output SQNR {qc.decibels(outputs.layer(x, w, 'int4', 'int8').sqnr_db)}:" in answer(at)
+    assert f"x: 128 tokens, real: inputs of {name} of charlm" in facts(at)
+    assert "inputs of layers with 64 or 160 columns, and w has 8;" in said(opened(ly_x="example").error)[0]
 
 
 def test_terms_of_an_output_and_its_parts() -> None:

@@ -35,6 +35,18 @@ def weights(columns=512, seed=1):
     return torch.rand(columns, generator=torch.Generator().manual_seed(seed))
 
 
+@for_each("name", ["Q2_K", "Q4_K", "Q5_K"])
+def test_the_range_of_a_search_is_that_of_its_groups(name):
+    """Within two steps: the search moves scale and min a little from the extremes of a group, or 0."""
+    x = torch.randn(8, 512, generator=torch.Generator().manual_seed(2))
+    result = qc.apply(x, preset(name))
+    low, high, step = result.params.low, result.params.high, result.params.raw
+    groups = x.view(*low.shape, -1)
+    assert torch.allclose(high - low, step * result.scheme.format.qmax, rtol=1e-5)
+    assert ((low - groups.amin(-1).clamp(max=0)).abs() < 2 * step).all()
+    assert ((high - groups.amax(-1)).abs() < 2 * step).all()
+
+
 @for_each("name", SUPER_BLOCKS)
 @for_each("columns", [8, 128, 300, 257, 384])
 def test_rows_of_other_lengths(name, columns):

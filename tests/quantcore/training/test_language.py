@@ -57,6 +57,18 @@ def test_the_text_has_its_source():
     assert FILE.stat().st_size < 600_000
 
 
+def test_what_a_layer_multiplies():
+    """The first layer's attention gets the normalized embeddings of the characters."""
+    weights, tokens = load_file(FILE), training.load_text().judged[:2]
+    x = training.activations_of(model(), "model.layers.0.self_attn.q_proj.weight", tokens)
+    wide = weights["model.embed_tokens.weight"].double()[tokens.flatten()]
+    gain = weights["model.layers.0.input_layernorm.weight"].double()
+    expected = wide / (wide.square().mean(1, keepdim=True) + 1e-5).sqrt() * gain
+    torch.testing.assert_close(x.double(), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(qc.QuantError, match="no layer with the weight 'lm_head'"):
+        training.activations_of(model(), "lm_head", tokens)
+
+
 def test_what_is_no_such_model_is_said():
     with pytest.raises(qc.QuantError, match="'é' is not ASCII"):
         training.tokens_of("café")
