@@ -140,8 +140,10 @@ class Quantized(Displayed):
         if given.itemsize != 2 or not given.is_contiguous():
             return torch.sub(given, x_hat, out=x_hat)
         # torch would convert all of x to new memory first, which takes longer than the rest
-        for part, own in zip(given.view(-1).split(CHUNK), x_hat.view(-1).split(CHUNK), strict=True):
-            torch.sub(widened(part), own, out=own)
+        flat, out = given.view(-1), x_hat.view(-1)
+        for start in range(0, flat.numel(), CHUNK):
+            own = out[start : start + CHUNK]
+            torch.sub(widened(flat[start : start + CHUNK]), own, out=own)
         return x_hat
 
 
