@@ -18,8 +18,6 @@ from pages.shared.state.file_field import FileField
 from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
 from pages.sidebar import pasted, tensor_controls
 from quantcore import outputs, snippets, tensors, training
-from quantcore.checkpoints import EXAMPLES as CHECKPOINTS
-from quantcore.checkpoints import open_checkpoint
 from quantcore.wording import count, joined
 
 SOURCES = {"generate": "generated", "example": "real", "paste": "pasted", "upload": "file"}
@@ -107,7 +105,9 @@ def _example(inputs: int) -> GivenActivations:
         )
 
     def make() -> np.ndarray:
-        tensors_of = open_checkpoint(CHECKPOINTS["charlm"]).tensors
+        from quantcore import checkpoints  # which the first page does without
+
+        tensors_of = checkpoints.open_checkpoint(checkpoints.EXAMPLES["charlm"]).tensors
         model = training.character_model({key: tensor.read() for key, tensor in tensors_of.items()})
         return training.activations_of(model, name, training.load_text().judged[:1]).numpy()
 

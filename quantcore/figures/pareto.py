@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DB_PER_BIT = 20 * math.log10(2)  # 6.02: the rate-distortion function of a Gaussian, D = σ²·2^(-2R)
 AXES = {
     "sqnr_db": ("SQNR (dB)", 1.0),
-    "output_sqnr_db": ("Output SQNR (dB)", 1.0),  # of a sweep of a layer's weight
+    "output_sqnr_db": ("output SQNR (dB)", 1.0),  # of a sweep of a layer's weight
     "mse": ("MSE", -1.0),
     "mae": ("MAE", -1.0),
     "max_abs_error": ("max |error|", -1.0),

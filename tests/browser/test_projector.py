@@ -128,6 +128,7 @@ def test_large_is_for_every_page_but_a_phone(projector: Any, new_app: Callable[.
     app.expect_parameter("learn_large", "true")
     opens_in_the_usual_size_on_a_phone(app, new_app)
     app.tick("learn_large")
+    app.open()
     app.wait(f"{SIZE} === {small}")
 
 

@@ -31,7 +31,7 @@ def every_frame():
     for text in ("int4 per_channel", "int4 per_channel aimet.Quantize", "uint4 asymmetric given(0.1, 3)"):
         yield tabs.scale_table(qc.apply(x, qc.Scheme.parse(text)))
     yield qc.library_table(x, qc.Scheme.parse("int4"), qc.CONVENTIONS["torchao"])
-    yield qc.sweep(x, [qc.Scheme()])[sweep_results.COLUMNS[1:]].assign(name="a")
+    yield qc.sweep(x, [qc.Scheme()], output=qc.outputs.output_measure(x, x))[sweep_results.COLUMNS[1:]].assign(name="a")
     yield pd.DataFrame([format_bits.row("int4", qc.INT4, 2.6, "half_even")])
     yield pd.DataFrame(columns=["method", "low", "high", "SQNR", "MSE", "clipped"])
 
