@@ -127,6 +127,7 @@ def test_a_guest_that_is_killed_is_one_sentence():
         listed(b"1 " * 4_000_000, "x.txt", check=kill)
 
 
+@pytest.mark.slow
 def test_the_fork_server_is_started_again_after_it_died_and_guests_do_not_inherit_settings(monkeypatch):
     first = server()
     monkeypatch.setenv("QUANTSCOPE_METRICS_TOKEN", "a-secret-of-the-server")

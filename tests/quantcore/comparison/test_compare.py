@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts
+from parts import in_parts, some
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES
@@ -111,8 +111,8 @@ def test_reasons_turn_recorded_codes_into_each_other(name, part):
             cells = (found.behind == place).numpy() & whole
             if not cells.any() or {"nan", "cast"} & set(names):
                 continue
-            for some in ((), names, ("scale", "zero_point", "kernel")):
-                cells[cells] = np.isfinite(mixed_by_hand(found, cells, some))
+            for taken in ((), names, ("scale", "zero_point", "kernel")):
+                cells[cells] = np.isfinite(mixed_by_hand(found, cells, taken))
             if cells.any():
                 seen.add(names)
             assert np.array_equal(mixed_by_hand(found, cells, names), codes[1][cells]), (one["id"], names)
@@ -149,7 +149,7 @@ def test_reasons_cover_what_differs(name, part):
             assert found.reason_at(tuple(index)) is None
 
 
-@for_each("name", SAMPLES)
+@for_each("name", some(SAMPLES))
 def test_choices_turn_one_parameter_into_the_other(name):
     explained = 0
     for one, other in recorded_pairs(name):

@@ -39,7 +39,7 @@ def values_of(fmt):
 
 @for_each("granularity", GRANULARITIES)
 @for_each("tensor", some(TENSORS))
-@for_each("name", FORMATS)
+@for_each("name", some(FORMATS))
 def test_on_the_grid_nearest_and_stable(name, tensor, granularity):
     fmt = FORMATS[name]
     x = torch.tensor(TENSORS[tensor], dtype=torch.float32)

@@ -176,7 +176,7 @@ def test_every_mistake_with_other_codes_is_here():
     assert differing == set(WORDS)
 
 
-@for_each("name", some(WORDS, 5))
+@for_each("name", some(WORDS, 9))
 def test_mistake_is_named_from_its_codes(name):
     comparison = compare(CASES[name])
     found = match(comparison.x, comparison.wrong.codes)

@@ -1,13 +1,15 @@
 """GPTQ lowers its own objective: on 200 random layers with correlated inputs."""
 
 import numpy as np
+from parts import in_parts
 
 import quantcore as qc
 
 
-def test_never_much_worse_than_nearest_and_better_in_sum():
+@in_parts(4)
+def test_never_much_worse_than_nearest_and_better_in_sum(part):
     total = np.zeros(2)
-    for seed in range(200):
+    for seed in part(range(200)):
         rng = np.random.default_rng(seed)
         inputs, outputs, tokens = (int(rng.integers(low, 20)) for low in (12, 8, 8))
         mix = np.eye(inputs) + rng.uniform(0.1, 1) * rng.standard_normal((inputs, inputs))

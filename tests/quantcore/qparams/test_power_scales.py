@@ -6,6 +6,7 @@ import math
 import numpy as np
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 
@@ -87,7 +88,7 @@ def scales_of(values, fmt, rule):
 
 
 @for_each("rule", RULES)
-@for_each("fmt", FLOATS)
+@for_each("fmt", some(FLOATS))
 def test_scale_of_a_float_block(fmt, rule):
     book = qc.FLOATS[fmt]
     values = [*magnitudes(), math.inf]

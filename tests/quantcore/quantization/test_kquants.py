@@ -283,6 +283,7 @@ def test_arguments_that_are_refused(text):
         qc.Scheme.parse(text)
 
 
+@pytest.mark.slow
 def test_match_finds_them():
     x = sample((1, 256), 5)
     for name in TYPES:

@@ -169,7 +169,7 @@ def test_a_search_sees_narrow_ranges_that_reach_farther(scheme, blocks):
 EVERY_CONVENTION = sorted(CONVENTIONS)
 
 
-@in_parts(11)
+@in_parts(19)
 @for_each("convention", EVERY_CONVENTION)
 def test_a_search_finds_what_measuring_every_range_does(convention, part):
     """The search never skips the range with the least error, compared to the last bit."""

@@ -23,7 +23,12 @@ GRANULARITIES = {
 }
 SHAPES = [(), (7,), (5, 7), (3, 4, 5), (2, 3, 4, 5)]
 CASES = [
-    pytest.param(shape, qc.Scheme(fmt, symmetric, granularity, setting, convention), id=f"{shape} {i}")
+    pytest.param(
+        shape,
+        qc.Scheme(fmt, symmetric, granularity, setting, convention),
+        id=f"{shape} {i}",
+        marks=[] if i % 3 == 0 else [pytest.mark.slow],
+    )
     for i, (shape, fmt, symmetric, setting, convention) in enumerate(
         itertools.product(
             SHAPES,

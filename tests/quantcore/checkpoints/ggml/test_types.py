@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 from grid import for_each
+from parts import in_parts
 from places import CHECKPOINTS
 
 import quantcore as qc
@@ -198,12 +199,13 @@ def recorded():
         return {name: arrays[name] for name in arrays}
 
 
+@in_parts(3)
 @for_each("name", TYPES)
-def test_bytes(name):
+def test_bytes(name, part):
     found = recorded()
     cases = [key.split("|")[2:] for key in found if key.startswith(f"bytes|{name}|")]
     assert len(cases) == (38 if name in WEIGHTED else 11)
-    for x, importance in cases:
+    for x, importance in part(cases):
         given = None if importance == "none" else found[f"imatrix|{importance}"]
         result = qc.apply(found[f"x|{x}"], qc.PRESETS[f"gguf.{name}"], importance=given)
         assert qc.checkpoints.encode(result) == found[f"bytes|{name}|{x}|{importance}"].tobytes(), (
