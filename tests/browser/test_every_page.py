@@ -62,7 +62,7 @@ def says_where_one_is(app: Any, link: str) -> None:
 
 def charts_have_names(app: Any) -> None:
     """A screen reader says what each chart shows, and none of the numbers along its axes."""
-    app.page.wait_for_function("""[...document.querySelectorAll(".stPlotlyChart")].every((e) => {
+    app.wait("""[...document.querySelectorAll(".stPlotlyChart")].every((e) => {
         const [chart, ...others] = e.querySelectorAll(".main-svg");
         return chart?.role === "img" && chart.ariaLabel.length > 20 && others.every((o) => o.ariaHidden === "true"); })""")
 

@@ -8,7 +8,7 @@ import pytest
 Part = Callable[[Iterable[Any]], list[Any]]
 
 
-def some(cases: Iterable[Any], every: int = 3) -> list[Any]:
+def some(cases: Iterable[Any], every: int = 4) -> list[Any]:
     """Parameters for a test: every ``every``-th case runs by default, the others are marked slow."""
     return [
         case if number % every == 0 else pytest.param(case, marks=pytest.mark.slow)
@@ -16,7 +16,7 @@ def some(cases: Iterable[Any], every: int = 3) -> list[Any]:
     ]
 
 
-def some_rows(cases: Iterable[tuple[Any, ...]], every: int = 2) -> list[Any]:
+def some_rows(cases: Iterable[tuple[Any, ...]], every: int = 3) -> list[Any]:
     """As `some`, for parameters of several values."""
     return [
         case if number % every == 0 else pytest.param(*case, marks=pytest.mark.slow)
@@ -24,7 +24,7 @@ def some_rows(cases: Iterable[tuple[Any, ...]], every: int = 2) -> list[Any]:
     ]
 
 
-def in_parts(every: int = 3) -> Any:
+def in_parts(every: int = 4) -> Any:
     """Decorate a test that loops over cases: ``part(cases)`` is every ``every``-th, all in the slow run."""
     some_of: Part = lambda cases: list(cases)[::every]  # noqa: E731
     return pytest.mark.parametrize(

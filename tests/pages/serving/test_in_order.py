@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from loops import finish
 from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.runtime import Runtime, app_session
 from streamlit.runtime.app_session import AppSession
@@ -80,7 +81,7 @@ def test_what_a_run_has_drawn_is_not_lost_when_a_fragment_runs_at_its_end(sessio
         await asyncio.sleep(3 * in_order.SOON)
         return await finished(mine)
 
-    drawn = asyncio.run(run())
+    drawn = finish(run())
     assert drawn
     for number, path in enumerate(drawn):
         assert len(path) == 2 or path[:-1] in drawn[:number]  # each place before what stands in it
@@ -98,7 +99,7 @@ def test_a_whole_run_does_not_wait(session):
         ended(first)
         return await finished(mine)
 
-    assert (0, 0, 1, 0) in asyncio.run(run())
+    assert (0, 0, 1, 0) in finish(run())
 
 
 def test_a_session_that_has_ended_begins_nothing(session):
@@ -112,4 +113,4 @@ def test_a_session_that_has_ended_begins_nothing(session):
         await asyncio.sleep(5 * in_order.SOON)
         return mine._scriptrunner
 
-    assert asyncio.run(run()) is None
+    assert finish(run()) is None

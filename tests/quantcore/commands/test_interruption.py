@@ -38,7 +38,7 @@ COMMAND = ["-m", "quantcore", "list", "nothing"]
 # those that import torch first take seconds
 @pytest.mark.parametrize(
     "module",
-    ["numpy", "torch", *(pytest.param(m, marks=pytest.mark.slow) for m in ("quantcore.scheme", "quantcore.commands"))],
+    ["torch", *(pytest.param(m, marks=pytest.mark.slow) for m in ("numpy", "quantcore.scheme", "quantcore.commands"))],
 )
 def test_while_it_imports(environment, module):
     done = interrupted(environment, "import", module, *COMMAND)

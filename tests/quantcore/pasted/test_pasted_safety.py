@@ -138,8 +138,8 @@ def one_thread():
 
 
 @pytest.mark.parametrize("texts", [
-    pytest.param([text for text in HOSTILE if text not in LASTING[1:]], id="quick"),
-    pytest.param(LASTING, marks=pytest.mark.slow, id="lasting"),
+    pytest.param([text for text in HOSTILE if text not in LASTING[1:]][::3], id="quick"),
+    pytest.param(HOSTILE, marks=pytest.mark.slow, id="all"),
 ])  # fmt: skip
 def test_hostile_code_is_one_sentence_within_its_time(texts, one_thread):
     assert len(HOSTILE) >= 200
