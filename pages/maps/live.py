@@ -39,6 +39,7 @@ HELD = "held"  # the parameter that names the original that the browser has
 PART, RESTING = "part", "resting"  # the parameter, and its value, that ask for `BesideMaps.resting` alone
 _KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
+_DRAWN = 0.05  # seconds in which a browser draws it; what the run sends would come between
 _REMEMBERED = 300_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
 
@@ -371,5 +372,8 @@ def give_way() -> None:
     """
     every: dict[str, Followed] = st.session_state.get(_KEY, {})
     until = time.monotonic() + _WAY
-    for held in every.values():
+    under_way = [held for held in every.values() if not held.idle.is_set()]
+    for held in under_way:
         held.idle.wait(max(0.0, until - time.monotonic()))
+    if under_way:
+        time.sleep(_DRAWN)

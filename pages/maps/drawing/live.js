@@ -96,9 +96,19 @@ async function pursue(state) {
   state.pursuing = false;
 }
 
-// A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none
-const livePicture = (url) => got(url, async (answer) => {
-  const bytes = await answer.arrayBuffer(), length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+// A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none. `fetch` tells of an answer and of its bytes one after
+// the other, and each waits behind what the page does meanwhile
+const livePicture = (url) => new Promise((resolve) => {
+  const asked = new XMLHttpRequest();
+  asked.open("GET", url);
+  asked.responseType = "arraybuffer";
+  asked.onload = () => resolve(asked.status === 200 ? pictureOf(asked.response) : null);
+  asked.onerror = () => resolve(null);
+  asked.send();
+});
+
+function pictureOf(bytes) {
+  const length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
   for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, 4 + length + array.at, array.count);
   return data;
-});
+}

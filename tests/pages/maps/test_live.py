@@ -7,6 +7,7 @@ import html
 import json
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -359,6 +360,9 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
 
     monkeypatch.setattr(live.LiveView, "picture", slow)
     monkeypatch.setattr(live, "_WAY", 60.0)
+    monkeypatch.setattr(live, "_DRAWN", 0.01234)
+    slept, sleep = list[float](), time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))
     give_way = live.give_way
     monkeypatch.setattr(
         live, "give_way", lambda: (way.set(), give_way())
@@ -371,6 +375,7 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
     assert order == ["int9", "int3"]
     change(at, "bits", 4)
     assert order == ["int9", "int3", "int4"]
+    assert slept.count(0.01234) == 1  # the browser draws the picture that was under way
 
 
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
