@@ -373,9 +373,10 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
         change(at, "bits", 3)
         assert picture.result().status_code == 200
     assert order == ["int9", "int3"]
+    assert slept.count(0.01234) == 1  # the browser draws the picture that was under way
     change(at, "bits", 4)
     assert order == ["int9", "int3", "int4"]
-    assert slept.count(0.01234) == 1  # the browser draws the picture that was under way
+    assert slept.count(0.01234) == 1
 
 
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
