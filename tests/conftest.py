@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 from unittest.mock import NonCallableMock
@@ -106,22 +106,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneBrowser(config, log)
 
 
-class AskedState(Mapping[str, Any]):
-    """The state of a session, read only where it is asked for: a hundred widgets ask for their own key."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state._state
-
-    def __getitem__(self, key: str) -> Any:
-        return self._state[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._state.filtered_state)
-
-    def __len__(self) -> int:
-        return len(self._state.filtered_state)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _once_for_all_pages() -> Any:
     """What takes two thirds of a page's run under `AppTest`, and does not change what the page does.
@@ -136,6 +120,8 @@ def _once_for_all_pages() -> Any:
     from streamlit.runtime.state.safe_session_state import SafeSessionState
     from streamlit.testing.v1 import app_test, local_script_runner
 
+    from pages.serving import own_value
+
     def wait(runner: Any, timeout: float) -> None:
         runner._script_thread.join(timeout)
         ask(runner, timeout)
@@ -147,7 +133,7 @@ def _once_for_all_pages() -> Any:
         patch.setattr(manifest_scanner, "scan_component_manifests", scan)
         patch.setattr(ScriptCache, "get_bytecode", lambda self, path: compiled(path))
         patch.setattr(local_script_runner, "require_widgets_deltas", wait)
-        patch.setattr(SafeSessionState, "filtered_state", property(AskedState))
+        patch.setattr(SafeSessionState, "filtered_state", property(own_value.SessionValues))
         patch.setattr(app_test, "MagicMock", lambda spec: NonCallableMock())
         yield
 
