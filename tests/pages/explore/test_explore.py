@@ -26,9 +26,9 @@ DEFAULT = "int4 symmetric per_tensor min_max textbook"
 HOSTILE = ["<script>alert(1)</script>", '<iframe srcdoc="<script>alert(1)</script>"></iframe>']
 
 
-def opened(**parameters: str) -> AppTest:
-    """The page opened by a link with these parameters."""
-    at = the_app()
+def opened(url: str = "", /, **parameters: str) -> AppTest:
+    """A page, by default the first, opened by a link with these parameters."""
+    at = the_app(url)
     for key, value in parameters.items():
         at.query_params[key] = value
     return at.run()
