@@ -12,7 +12,7 @@ import torch
 from grid import for_each
 
 import quantcore as qc
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore import mistakes
 from quantcore.mistakes import CASES as MISTAKES
 from quantcore.mistakes import IN_SOURCE, lines, run
