@@ -86,6 +86,7 @@ function show(state, data) {
   take(state, data);
   glide(state, before, pictures);
   draw(state);
+  for (const overview of document.getElementsByClassName("qs-overview")) overview.hidden = true; // of pages/maps/overview.py
   if (state.cursor) tell(state);
 }
 
