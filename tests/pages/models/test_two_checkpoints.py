@@ -30,9 +30,12 @@ from quantcore.checkpoints.comparison import CheckpointComparison, by_harm
 PAGES = ROOT / "pages"
 
 
-def opened(original: Any, other: Any, page: str = "compare-checkpoints", **parameters: str) -> AppTest:
-    at = the_app(page)
+def opened(original: Any, other: Any, page: str = "two_checkpoints", **parameters: str) -> AppTest:
+    at = the_app()
     parameters |= {"ck_original": Path(original).name, "ck": Path(other).name}
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at = at.run().switch_page(str(PAGES / "models" / page / "page.py"))
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run()
@@ -228,7 +231,7 @@ def test_what_one_page_has_compared_nobody_compares_again(
     assert len(comparing) == 1
 
 
-@pytest.mark.parametrize("page", some(["compare-checkpoints", "checkpoint"], 2))
+@pytest.mark.parametrize("page", some(["two_checkpoints", "checkpoint"], 2))
 def test_a_comparison_lets_others_go_first_and_goes_on(
     pair: tuple[Path, Path], page: str, comparing: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
