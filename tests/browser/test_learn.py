@@ -47,6 +47,23 @@ def cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
     app.wait(f"(before) => {size} === before", before)
 
 
+def rows_continue_in_a_phone(app: Any) -> None:
+    """Eight cells with numbers of four digits are wider than a phone: none of a lesson's tables is cut."""
+    app.page.set_viewport_size({"width": 390, "height": 844})
+    app.wait(
+        "(grids => grids.length === 4 && grids.every(grid => grid.offsetWidth <= grid.parentElement.clientWidth))"
+        "([...document.querySelectorAll('.qs-grid')])"
+    )
+    lines = app.page.locator(".qs-grid").first.evaluate(
+        "grid => [...grid.children].filter(e => e.offsetWidth).map(e => [Math.round(e.getBoundingClientRect().y), e.textContent])"
+        ".sort((a, b) => a[0] - b[0]).reduce((all, [y, text]) => (all[y] = [...(all[y] ?? []), text], all), {})"
+    )
+    numbers, first, rest, second = list(lines.values())
+    assert (numbers, rest) == (["0", "1", "2", "3"], ["4", "5", "6", "7"])
+    assert (first[2], second[1]) == ("3.300", "7.500")
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+
+
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     opened(app, "granularity")
     cells_fit_again_after_the_window_was_narrow(app)
@@ -128,6 +145,8 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
                 app.page.set_viewport_size({"width": width, "height": height})
                 app.wait(f"JSON.stringify(({_INSIDE})()) === '{str(wanted).lower().replace(' ', '')}'")
             assert cells(app.page) <= {CELL}
+            if (name, step) == ("small_floats", "scales"):
+                rows_continue_in_a_phone(app)
             if place == len(_steps(name)) // 2:
                 other = beside(app, name, step)
                 assert headline(other) == headline(app)
