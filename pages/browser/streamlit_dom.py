@@ -15,6 +15,7 @@ _CLASSES = {  # which browsers match faster than attributes
     "popover": "stPopover",
     "code": "stCode",
     "chart": "stPlotlyChart",
+    "spinner": "stSpinner",
 }
 _TEST_IDS = {
     "app": "stApp",

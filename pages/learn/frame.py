@@ -13,8 +13,8 @@ from pages.browser import streamlit_dom
 from pages.learn.lesson_pages import LESSON_URLS, OVERVIEW
 from pages.shared import charts
 from pages.shared.charts import theme
+from pages.shared.curriculum import LESSONS, numbered, script, step_key, step_words
 from pages.shared.large import is_large
-from pages.shared.lesson_plan import LESSONS, numbered, script, step_key, step_words
 from pages.shared.page import Page
 from pages.shared.state import choice, selection
 from quantcore.figures import typography

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from pages.shared.lesson_plan import LESSONS, script, step_key
+from pages.shared.curriculum import LESSONS, script, step_key
 from pages.shared.page import SCHEME, TENSOR, Page, While
 
 ORDER = 100  # of the overview in the navigation; the lessons follow

@@ -5,7 +5,7 @@ import html
 import streamlit as st
 
 from pages.learn import frame, miniatures
-from pages.shared.lesson_plan import LESSONS, numbered, step_key
+from pages.shared.curriculum import LESSONS, numbered, step_key
 
 ACROSS = 4  # cards in a row
 

@@ -14,6 +14,7 @@ function draw(table, number, pick, even) {
   if (table.note) caption.append(node("small", "", table.note));
   const columns = table.cells[0]?.length ?? 0;
   const grid = node("div", "qs-grid");
+  if (table.cells.length === 1 && !even) grid.dataset.columns = columns;
   grid.style.gridTemplateColumns = `${table.indices > 1 ? (even ? "2rem " : "auto ") : ""}repeat(${columns}, ${even ? "minmax(0, 1fr)" : "auto"})`;
   if (table.indices) {
     if (table.indices > 1) grid.append(node("span", "qs-index", ""));
@@ -45,7 +46,27 @@ const LARGEST = 3.2, SMALLEST = 0.875, FINER = 0.96; // rem, and the next size t
 const STACKED = 641;  // px of the window's width: below it the tables stand below the text, and the page scrolls
 const FOOT = 2;       // rem left free below them, for the edge of the page
 
+// A single row that is wider than its place continues in a second line (a third, …) of equally many cells, each below its number
+function wrap(grid) {
+  const columns = Number(grid.dataset.columns), cells = [...grid.children], numbers = cells.filter((cell) => cell.classList.contains("qs-index"));
+  const before = numbers.length > columns ? "auto " : "", ofRow = before ? [numbers[0], numbers.at(-1)] : []; // the number of the row, and what stands above it
+  const across = cells.filter((cell) => !ofRow.includes(cell));
+  const arrange = (width) => {
+    const lines = width < columns;
+    for (const cell of ofRow) cell.hidden = lines;
+    across.forEach((cell, i) => { cell.style.order = lines ? 2 * Math.floor((i % columns) / width) + !numbers.includes(cell) : ""; });
+    grid.style.gridTemplateColumns = `${lines ? "" : before}repeat(${width}, auto)`;
+  };
+  arrange(columns);
+  for (let lines = 2; lines <= columns && grid.offsetWidth > grid.parentElement.clientWidth; lines++) arrange(Math.ceil(columns / lines));
+}
+
 function fit(state) {
+  for (const grid of state.root.querySelectorAll("[data-columns]")) wrap(grid);
+  enlarge(state);
+}
+
+function enlarge(state) {
   const { root, fill } = state, main = root.closest("%main%"), column = root.closest("%column%");
   if (!fill || !main || !column || window.innerWidth < STACKED) {
     root.style.fontSize = state.fitted = ""; // in a wider window they are fitted again

@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.maps import arithmetic, component, live
 from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.beside import Beside, nothing
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.shared import messages
 from pages.shared.charts import theme
@@ -58,7 +59,7 @@ def draw(
     view: View | None,
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
-    beside: live.Beside | None = None,
+    beside: Beside | None = None,
     current: selection.Current | None = None,
     *,
     always: bool = False,
@@ -87,7 +88,7 @@ def draw(
         found,
         None if always else (tensor.key, scheme),
         other.scheme if other else None,
-        beside or live.nothing,
+        beside or nothing,
         rms=st.session_state.get("error_of", RMS) == RMS,
     )
     try:

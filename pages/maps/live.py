@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 import quantcore as qc
 from pages.maps import arithmetic, component
-from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.beside import Beside, BesideMaps, nothing
 from pages.maps.picture import Picture, as_bytes
 from pages.serving import warm
 from pages.serving.work.admission import WorkKind
@@ -36,48 +36,16 @@ from quantcore.diagnosis import Box
 
 PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
-PART, RESTING = "part", "resting"  # the parameter, and its value, that ask for `BesideMaps.resting` alone
+PART = "part"  # the parameter that asks for something else than the picture now
+RESTING, AHEAD = (
+    "resting",
+    "ahead",
+)  # its values: for `BesideMaps.resting` alone; for a picture that may be needed
 _KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _DRAWN = 0.05  # seconds in which a browser draws it; what the run sends would come between
 _REMEMBERED = 300_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
-
-
-@dataclass(frozen=True)
-class BesideMaps:
-    """What of a page follows with its maps, by the keys of its containers.
-
-    ``html``: what they contain; ``resting``: what makes that of containers which take the browser long to lay
-    out, so they follow a few times a second, where they are seen; ``fields``: the texts of their fields;
-    ``bands``: the ranges marked in their charts; ``controls``: what stands where without a widget, unless it
-    was moved; ``late``: containers that wait for the run and are dimmed until then.
-    """
-
-    html: Mapping[str, str] = field(default_factory=dict)
-    resting: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-    fields: Mapping[str, str] = field(default_factory=dict)
-    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    late: tuple[str, ...] = ()
-    controls: Controls = field(default_factory=dict)
-
-    def content(self) -> dict[str, Any]:
-        """Return what the browser is told with each picture: of ``resting``, only where it belongs."""
-        return {
-            "html": self.html,
-            "resting": [*self.resting],
-            "fields": self.fields,
-            "bands": self.bands,
-            "late": self.late,
-        }
-
-
-Beside = Callable[[PageTensor, qc.Scheme, ElementArithmetic], BesideMaps]
-
-
-def nothing(tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic) -> BesideMaps:
-    """Return that only the maps follow."""
-    return BesideMaps()
 
 
 class FollowingView(Protocol):
@@ -202,6 +170,14 @@ class Followed:
         """
         raise NotImplementedError
 
+    def ahead(self, values: Mapping[str, str], held: str) -> bytes:
+        """Return `answer` before a control is moved there; empty if that can't be remembered, as here.
+
+        Raises:
+            QuantError: as `answer`.
+        """
+        return b""
+
     def resting(self, values: Mapping[str, str]) -> bytes:
         """Return what follows less often, with the controls at these values, as JSON; here nothing does.
 
@@ -211,22 +187,26 @@ class Followed:
         return b"{}"
 
 
+_Answer = tuple[bytes, arithmetic.ShownTensor | None]  # with what the pointer may ask for then
+
+
 @dataclass(eq=False)
 class LiveMaps(Followed):
     """The maps of one component: what its latest run showed.
 
     Attributes:
-        answers: to what was asked since the latest run, with what the pointer may ask for then.
+        answers: to what was asked since the latest run; ``full``: whether one did not fit among them.
     """
 
     view: FollowingView
     current: Current
     pointer: arithmetic.Offer
-    answers: dict[str, tuple[bytes, arithmetic.ShownTensor | None]] = field(default_factory=dict)
+    answers: dict[str, _Answer] = field(default_factory=dict)
+    full: bool = False
 
     def show(self, view: FollowingView, current: Current) -> None:
         """Take over what a run shows."""
-        self.view, self.current, self.answers = view, current, {}
+        self.view, self.current, self.answers, self.full = view, current, {}, False
 
     def resting(self, values: Mapping[str, str]) -> bytes:
         """Return the HTML of `BesideMaps.resting` with the controls at these values, by its keys."""
@@ -237,23 +217,42 @@ class LiveMaps(Followed):
 
     def answer(self, values: Mapping[str, str], held: str) -> bytes:
         """Return as `content`, which is remembered: a hand goes to and fro."""
-        asked, answers = f"{sorted(values.items())} {held}", self.answers
-        if asked not in answers:
-            found = self.content(values, held)
-            if len(found) + sum(len(other) for other, _ in answers.values()) > _REMEMBERED:
-                return found
-            answers[asked] = found, self.pointer.shown
-        found, self.pointer.shown = answers[asked]
+        known = self._known(values, held) or self._remember(values, held, self.pointer)
+        found, self.pointer.shown = known
         return found
 
-    def content(self, values: Mapping[str, str], held: str) -> bytes:
+    def ahead(self, values: Mapping[str, str], held: str) -> bytes:
+        """Return `answer` before a control is moved there, and remember it; empty if there is no room.
+
+        The pointer asks for what the maps show until then.
+        """
+        if self._known(values, held) is None and not self.full:
+            self._remember(values, held, arithmetic.Offer())
+            self.full = self._known(values, held) is None
+        found, _ = self._known(values, held) or (b"", None)
+        return found
+
+    def _known(self, values: Mapping[str, str], held: str) -> _Answer | None:
+        return self.answers.get(_asked(values, held))
+
+    def _remember(self, values: Mapping[str, str], held: str, pointer: arithmetic.Offer) -> _Answer:
+        answers = self.answers
+        made = self.content(values, held, pointer), pointer.shown
+        if len(made[0]) + sum(len(other) for other, _ in answers.values()) <= _REMEMBERED:
+            answers[_asked(values, held)] = made
+        return made
+
+    def content(self, values: Mapping[str, str], held: str, pointer: arithmetic.Offer) -> bytes:
         """Return the picture with the controls at these values, and what else of the page follows.
+
+        Args:
+            pointer: what may be asked for of the picture.
 
         Raises:
             QuantError: a control does not have such a value, or the scheme does not fit the tensor.
         """
         with turn.of_run(None):
-            picture, beside, controls = self._shown(values, self.pointer)
+            picture, beside, controls = self._shown(values, pointer)
         sent = component.content(picture, large=self.view.large)
         live = {"at": f"{PATH}/{self.token}", "controls": {**beside.controls, **controls}}
         return as_bytes(sent | {"live": live, "beside": beside.content()}, held)
@@ -264,6 +263,10 @@ class LiveMaps(Followed):
         warm.one_thread()
         tensor, scheme, controls, element = self.current.moved(values)
         return *self.view.shown(tensor, scheme, pointer, element), controls
+
+
+def _asked(values: Mapping[str, str], held: str) -> str:
+    return f"{sorted(values.items())} {held}"
 
 
 T = TypeVar("T", bound=Followed)
@@ -335,9 +338,12 @@ async def respond(request: Request) -> Response:
         return Response(status_code=204)
     values = dict(request.query_params)
     held = values.pop(HELD, "")
-    if values.pop(PART, "") == RESTING:  # no picture waits for it
+    part = values.pop(PART, "")
+    if part == RESTING:  # no picture waits for it
         async with maps.one_at_a_time:
             return await _made(partial(maps.resting, values))
+    if part == AHEAD:
+        return await _ahead(maps, values, held)
     maps.newest = mine = maps.newest + 1
     maps.idle.clear()
     try:
@@ -357,11 +363,21 @@ async def _answer(maps: Followed, mine: int, values: dict[str, str], held: str) 
         return await _made(partial(maps.answer, values, held))
 
 
+async def _ahead(maps: Followed, values: dict[str, str], held: str) -> Response:
+    """Return a picture that nobody waits for yet; no content while somebody waits for another."""
+    if _AT_ONCE.borrowed_tokens or maps.one_at_a_time.locked():
+        return Response(status_code=204)
+    async with maps.one_at_a_time:
+        return await _made(partial(maps.ahead, values, held))
+
+
 async def _made(make: Callable[[], bytes]) -> Response:
     try:
         found = await to_thread.run_sync(make, limiter=_AT_ONCE)
     except qc.QuantError as error:
         return PlainTextResponse(str(error), 400)
+    if not found:
+        return Response(status_code=204)
     headers = {"cache-control": "no-store"}
     return Response(found, media_type="application/octet-stream", headers=headers)
 

@@ -48,8 +48,10 @@ def draw(page: Page) -> None:
     every = tuple(problem for _, problem in problems)
     acting = tuple(problem for part, problem in problems if part in used)
     fitted = st.session_state.get("format") == scheme_controls.FITTED  # to this tensor, by a search
-    at = {} if fitted else followed.controls(
-        tensor, scheme, changed.last(tensor), str(st.session_state.get("per"))
+    at = (
+        {}
+        if fitted
+        else followed.controls(tensor, scheme, changed.last(tensor), str(st.session_state.get("per")))
     )
     selection.put(selection.Current(tensor, scheme, every, acting, hint, cards, used, at, followed.moved))
     show_used(used)

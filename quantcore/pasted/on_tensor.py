@@ -12,7 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
-from quantcore.pasted.chain import MOST, Flags, origin
+from quantcore.pasted.chain import MOST, Chain, Flags, origin
 from quantcore.pasted.checks import check_on
 from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import intended, of_each, right_codes
@@ -131,16 +131,33 @@ def show_code(
         QuantError: the code fails on x, divides by 0, takes too long, or x is empty or not finite.
     """
     x = _finite(x)
-    q = reading.quantizers[place]
-    shape = x.shape
+    q, shape = reading.quantizers[place], x.shape
     walk, places = _evaluated(reading.text, x, handed, q.flags)
     x = walk.given.x
     chain = by_place(walk.vals).get(q.place)
     if chain is not None and is_own(chain):
         x = start(chain).numbers.float()
-        shape = x.shape
-        places = [torch.arange(n) for n in x.shape]
-    elif chain is not None and chain.x.numel() < x.numel():
+        shape, places = x.shape, [torch.arange(n) for n in x.shape]
+    chain = _reached(chain, walk, x)
+    codes, x_hat = chain.codes[-1].numbers.reshape(x.shape).float(), _x_hat(chain, x.shape)
+    element = tuple(i + n if i < 0 else i for i, n in zip(element, shape, strict=False))
+    inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
+    lines = tuple(_lines(walk, x, tuple(i for each in inside for i in each), origin(chain.data)))
+    against, why = None, ""
+    try:
+        right = intended(q, chain, tuple(x.shape), walk)
+        against = _against(right, x, codes, _compared(chain, x_hat), chain.cast is not None)
+    except QuantError as error:
+        why = str(error)
+    found = () if is_own(chain) else check_on(q, chain, "this tensor")
+    source = reading.text.split("\n")
+    findings = (replace(f, quantizer=place, source=source[f.line - 1].strip()[:200]) for f in found)
+    return Shown(x, codes, x_hat, lines, against, why, tuple(findings))
+
+
+def _reached(chain: Chain | None, walk: Walk, x: Tensor) -> Chain:
+    """Return the quantizer if it gives one finite code per element of ``x``; else say why it does not."""
+    if chain is not None and not is_own(chain) and chain.x.numel() < x.numel():
         raise QuantError(
             "The code quantizes the tensor in several parts, so its codes can't be shown as one map."
         )
@@ -149,33 +166,28 @@ def show_code(
         raise QuantError(
             f"{next(unread, 'On this tensor the code does not reach its codes')}; choose another tensor."
         )
-    codes = chain.codes[-1].numbers
-    if not bool(codes.isfinite().all()):
+    if not bool(chain.codes[-1].numbers.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
+    return chain
+
+
+def _x_hat(chain: Chain, shape: torch.Size) -> Tensor:
+    """Return what the code dequantizes, or (codes - zero point) · scale if it does not do so."""
     x_hat = (chain.values - chain.zero) * chain.factor - chain.shift
-    shift = (torch.zeros_like(x_hat) + chain.shift).reshape(x.shape).float()
     in_order = all(step.name in _IN_ORDER for step in chain.back if step.op == "shape")
     same = chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape
-    if chain.end is not None and (same or (in_order and chain.end.numbers.numel() == x.numel())):
+    if chain.end is not None and (same or (in_order and chain.end.numbers.numel() == shape.numel())):
         x_hat = chain.end.numbers
-    x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
-    element = tuple(i + n if i < 0 else i for i, n in zip(element, shape, strict=False))
-    inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
-    lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each), origin(chain.data))), ""
-    try:
-        right = intended(q, chain, tuple(x.shape), walk)
-        compared = x_hat + shift
-        if any(s.op == "signed" for s in chain.back) and bool((chain.x >= 0).all()):
-            compared = compared.abs()  # signs come back after the codes
-        against = _against(right, x, codes, compared, chain.cast is not None)
-    except QuantError as error:
-        against, why = None, str(error)
-    found = () if is_own(chain) else check_on(q, chain, "this tensor")
-    source = reading.text.split("\n")
-    findings = (replace(f, quantizer=place, source=source[f.line - 1].strip()[:200]) for f in found)
-    return Shown(x, codes, x_hat, lines, against, why, tuple(findings))
+    return x_hat.reshape(shape).float()
+
+
+def _compared(chain: Chain, x_hat: Tensor) -> Tensor:
+    """Return ``x_hat`` of what the scheme quantizes, before the code shifts it and gives it its signs."""
+    compared = x_hat + (torch.zeros_like(chain.values) + chain.shift).reshape(x_hat.shape).float()
+    signs_return = any(step.op == "signed" for step in chain.back) and bool((chain.x >= 0).all())
+    return compared.abs() if signs_return else compared
 
 
 def sample(x: object, element: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:

@@ -24,7 +24,8 @@ SCRIPT = Question("<img src=x onerror=alert(1)>", "<b>bold</b>", ("<i>x</i>",), 
 OVERFLOWS = """() => {
     const main = document.querySelector("[data-testid=stMain]"), wide = document.documentElement.clientWidth;
     const out = [...document.querySelectorAll(".qs-class *")].filter((e) => e.getBoundingClientRect().right > wide + 1);
-    return [...out.map((e) => e.textContent.slice(0, 40)), ...(main.scrollHeight > main.clientHeight + 1 ? ["scrolls"] : [])];
+    const scrolls = [main, ...document.querySelectorAll(".qs-answers > div")].filter((e) => e.scrollHeight > e.clientHeight + 1);
+    return [...out.map((e) => e.textContent.slice(0, 40)), ...scrolls.map((e) => `${e.className} scrolls`)];
 }"""
 
 
@@ -50,7 +51,9 @@ class Phone:
 
     def type(self, *answers: str) -> None:
         self.page.bring_to_front()  # of a tab in the background, the browser draws nothing
-        self.app.wait("document.querySelector('#keys button')?.checkVisibility() && !document.querySelector('#fields button').disabled")
+        self.app.wait(
+            "document.querySelector('#keys button')?.checkVisibility() && !document.querySelector('#fields button').disabled"
+        )
         self.page.evaluate(
             """(answers) => answers.forEach((answer, i) => {
                 document.querySelectorAll("#fields button")[i].click();
@@ -70,7 +73,9 @@ class Phone:
     def choose(self, index: str) -> None:
         self.page.bring_to_front()
         self.app.wait("document.querySelector('#choices button:enabled')")
-        self.page.evaluate("(index) => document.querySelectorAll('#choices button')[index].click()", int(index))
+        self.page.evaluate(
+            "(index) => document.querySelectorAll('#choices button')[index].click()", int(index)
+        )
         self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
 
 
@@ -110,7 +115,8 @@ class Presenter:
     def expect_next(self, label: str) -> None:
         self.app.page.bring_to_front()
         self.app.wait(
-            "(label) => document.querySelector('.st-key-lesson_next button')?.textContent.includes(label)", label
+            "(label) => document.querySelector('.st-key-lesson_next button')?.textContent.includes(label)",
+            label,
         )
 
     def expect_shown(self, text: str) -> None:
@@ -125,12 +131,18 @@ class Presenter:
             self.expect_shown(step.title)
             return
         self.projector.page.bring_to_front()
-        self.projector.wait("(view) => document.querySelector('.st-key-class_projected iframe')?.src.includes(view)", step.view)
+        self.projector.wait(
+            "(view) => document.querySelector('.st-key-class_projected iframe')?.src.includes(view)",
+            step.view,
+        )
 
     def expect_other(self, before: str) -> None:
         """Wait until the projector shows something else."""
         self.projector.page.bring_to_front()
-        self.projector.wait("(before) => ![before, undefined].includes(document.querySelector('.qs-class')?.innerHTML)", before)
+        self.projector.wait(
+            "(before) => ![before, undefined].includes(document.querySelector('.qs-class')?.innerHTML)",
+            before,
+        )
 
 
 def test_a_class_is_asked_answers_and_sees_why(
@@ -194,7 +206,10 @@ def test_twelve_phones_and_a_projector(
         presenter.press("PageDown", "Show the answers")
         given = []
         for i, student in enumerate(students):
-            typed = [key.wrong[i % len(key.wrong)].value if i % 3 and key.wrong else key.right for key in question.keys]
+            typed = [
+                key.wrong[i % len(key.wrong)].value if i % 3 and key.wrong else key.right
+                for key in question.keys
+            ]
             given.append([text[:12].removesuffix(".0") for text in typed])
             if not i % 4:
                 student.page.reload()
@@ -235,7 +250,9 @@ def test_a_student_answers_on_a_phone(phones: Callable[..., Phone], classes: Cla
     phone.type("1", "2-", "7", "7", "-2", "5")
     heights = [box.bounding_box() for box in page.locator("button:visible").all()]
     assert all(box["height"] >= 48 and box["width"] >= 48 for box in heights)
-    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= 390")
+    assert page.evaluate(
+        "document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= 390"
+    )
     page.reload()  # nothing was sent yet
     expect(page.locator("#fields b").nth(1)).to_have_text("−2")
     phone.app.expected.append("Failed to load resource")

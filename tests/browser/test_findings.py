@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 import quantcore as qc
 from pages.explore.explore.findings import IMAGES, TITLES
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore.diagnosis import KINDS, in_brief
 
 EXAMPLES = {name: kind.example for name, kind in KINDS.items()}

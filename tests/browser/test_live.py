@@ -19,6 +19,27 @@ FOLLOWED = """([scheme, sqnr, lost]) => {
         && document.querySelector(".st-key-_scheme_text input").value === scheme && Array.from(maps.shown.values.codes);
 }"""
 
+# Collects what the maps are painted with, the run of the page then and how the canvas looks
+WATCH_PAINTING = f"""() => {{
+    const maps = document.querySelector(".qs-maps"), canvas = maps.querySelector("canvas");
+    window.painting?.disconnect();
+    window.painted = [];
+    window.painting = new MutationObserver(() => painted.push([maps.dataset.painted, {RUN}, canvas.toDataURL()]));
+    window.painting.observe(maps, {{ attributes: true, attributeFilter: ["data-painted"] }});
+}}"""
+LOOK = "document.querySelector('.qs-maps canvas').toDataURL()"
+FORESEEN = """(bits) => [...document.querySelector(".qs-maps").foreseen.keys()].some((asked) => asked.startsWith(`bits=${bits}&`))"""
+# The other signs, and before anything is heard of them the next width
+UNSIGNED_AND_ON = """async () => {
+    const unsigned = document.querySelector(".st-key-codes [role=radio][aria-checked=false]");
+    unsigned.dispatchEvent(new PointerEvent("pointerdown", { bubbles: true }));
+    unsigned.click();
+    await new Promise((go) => queueMicrotask(() => queueMicrotask(go)));
+    const slider = document.querySelector(".st-key-bits input[type=range]");
+    slider.focus();
+    slider.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
+}"""
+
 RANGED = """([scheme, sqnr]) => {
     const maps = document.querySelector(".qs-maps");
     return maps.dataset.painted === ` ${scheme} ` && document.querySelector(".st-key-rng_figures").innerText.includes(sqnr)
@@ -69,7 +90,9 @@ def test_an_end_is_dragged_in_the_histogram(app: Any, parameters: dict[str, str]
     for part in (60, 120):
         page.mouse.move(box["x"] + box["width"] / 2 - part, box["y"] + box["height"] / 2, steps=4)
         app.wait(f"() => {NUMBER} !== {seen!r} && document.querySelector('.qs-band')")
-        high = float(page.evaluate("document.querySelector('.qs-maps').dataset.painted").split(", ")[-1].split(")")[0])
+        high = float(
+            page.evaluate("document.querySelector('.qs-maps').dataset.painted").split(", ")[-1].split(")")[0]
+        )
         assert high < x.max()
         scheme = qc.Scheme.parse("int4 " + fixed.format(high, x.min()))
         app.wait("(text) => document.querySelector('.qs-maps').dataset.painted === ` ${text} `", str(scheme))
@@ -132,6 +155,56 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
         app.page.keyboard.press("ArrowRight")
     app.expect_scheme(text(7))
     expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
+    expect_foreseen(app, x)
+
+
+def expect_foreseen(app: Any, x: np.ndarray) -> None:
+    """Go on from 7 bits by keys: what was foreseen is painted without asking, and only where it is what is asked."""
+    page, blocked = app.page, "**/live/**"
+    app.wait(FORESEEN, "8")
+    app.expected.append("Failed to load resource")
+    page.route(blocked, lambda route: route.abort())
+    run = page.evaluate(RUN)
+    page.evaluate(WATCH_PAINTING)
+    app.input("bits").press("ArrowRight")
+    expect_followed(app, x, qc.Scheme(qc.IntFormat(8)))
+    app.expect_scheme(text(8))
+    first, *others = page.evaluate("painted")
+    assert first == [f" {text(8)} ", run, page.evaluate(LOOK)]
+    assert {painted for painted, *_ in others} <= {f" {text(8)} "}
+    page.unroute(blocked)
+    app.wait(FORESEEN, "9")
+    page.route(blocked, lambda route: route.abort())
+    page.evaluate(WATCH_PAINTING)
+    page.evaluate(UNSIGNED_AND_ON)
+    unsigned = f"u{text(9)}"
+    app.expect_scheme(unsigned)
+    assert {painted.strip() for painted, *_ in page.evaluate("painted")} <= {unsigned, f"u{text(8)}"}
+    page.unroute(blocked)
+
+
+def test_colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None:
+    app.open(shape="6x10")
+    app.expect_scheme(text(4))
+    looks = {}
+    try:
+        for bits, key, motion in (
+            (5, "ArrowRight", "no-preference"),
+            (4, "ArrowLeft", "reduce"),
+            (5, "ArrowRight", "reduce"),
+        ):
+            app.page.emulate_media(reduced_motion=motion)
+            app.page.wait_for_timeout(300)  # pictures that follow each other quickly do not glide
+            app.page.evaluate(WATCH_PAINTING)
+            app.input("bits").press(key)
+            app.expect_scheme(text(bits))
+            app.page.wait_for_timeout(200)
+            looks[bits, motion] = app.page.evaluate(LOOK)
+            first = app.page.evaluate("painted[0][2]")
+            assert (first != looks[bits, motion]) == (motion == "no-preference")
+    finally:
+        app.page.emulate_media(reduced_motion="reduce")
+    assert looks[5, "no-preference"] == looks[5, "reduce"]
 
 
 def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:

@@ -8,7 +8,7 @@ from lesson_walk import SCROLLS, opened, stands
 from page_rest import at_rest
 from playwright.sync_api import expect
 
-from pages.shared import lesson_plan
+from pages.shared import curriculum
 
 SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
 LARGE = {"learn_large": "true"}
@@ -190,7 +190,7 @@ SCREENS = {"normal": ((1280, 720), {}), "large": ((1920, 1080), LARGE)}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("name", lesson_plan.LESSONS)
+@pytest.mark.parametrize("name", curriculum.LESSONS)
 def test_every_step_fits_and_fills_the_window(
     new_app: Callable[..., Any], server: str, name: str, screen: str
 ) -> None:
@@ -198,9 +198,9 @@ def test_every_step_fits_and_fills_the_window(
     app = new_app(server)
     app.page.set_viewport_size({"width": width, "height": height})
     wrong = []
-    steps = [step for step in lesson_plan.LESSONS[name].steps if step != "curve"]
+    steps = [step for step in curriculum.LESSONS[name].steps if step != "curve"]
     for there, more in [(steps[0], DROPPED)] + [(step, more) for step in steps for more in ({}, *MORE.get(step, []))]:
-        opened(app, name, **{lesson_plan.step_key(name): there}, **more, **large)
+        opened(app, name, **{curriculum.step_key(name): there}, **more, **large)
         app.wait(
             "!document.querySelector('[data-testid=stSkeleton]') && (!document.querySelector('.qs-maps') || document.querySelector('.qs-maps').dataset.painted)"
         )

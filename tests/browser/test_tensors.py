@@ -15,7 +15,7 @@ from parts import Part, in_parts
 from playwright.sync_api import TimeoutError, expect
 
 import quantcore as qc
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore import tensors
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"

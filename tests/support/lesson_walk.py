@@ -4,7 +4,7 @@ from typing import Any
 
 from page_rest import at_rest
 
-from pages.shared import lesson_plan
+from pages.shared import curriculum
 
 # How much of a step is beyond the window, in px
 SCROLLS = "(() => { const main = document.querySelector('[data-testid=stMain]'); return main.scrollHeight - main.clientHeight; })()"
@@ -12,10 +12,10 @@ SCROLLS = "(() => { const main = document.querySelector('[data-testid=stMain]');
 
 def stands(app: Any, name: str, step: str | None = None) -> None:
     """Wait until a lesson is drawn and, if given, one of its steps is in the link."""
-    at_rest(app.page, f"· {lesson_plan.LESSONS[name].title}:")
-    app.wait(f"document.querySelector('.st-key-{lesson_plan.step_key(name)}')")
+    at_rest(app.page, f"· {curriculum.LESSONS[name].title}:")
+    app.wait(f"document.querySelector('.st-key-{curriculum.step_key(name)}')")
     if step is not None:
-        app.expect_parameter(lesson_plan.step_key(name), step)
+        app.expect_parameter(curriculum.step_key(name), step)
 
 
 def opened(app: Any, name: str, **parameters: str) -> Any:

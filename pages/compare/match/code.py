@@ -12,7 +12,7 @@ import quantcore as qc
 from pages.compare.match import guarded, run, share, source, views
 from pages.compare.match.controls import Inputs
 from pages.serving import settings
-from pages.shared import cards, charts, lesson_plan, messages
+from pages.shared import cards, charts, curriculum, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor, of_values
@@ -163,13 +163,13 @@ def _finding(finding: qc.CodeFinding) -> None:
     words, link = st.columns([6, 1.4], vertical_alignment="center")
     title, what, fix = (messages.plain(text) for text in (kind.title, finding.what, finding.fix))
     words.markdown(f"{mark} **Line {finding.line}: {title}.** {what} {fix}")
-    plan = lesson_plan.LESSONS[lesson]
+    plan = curriculum.LESSONS[lesson]
     link.page_link(
-        lesson_plan.script(lesson),
+        curriculum.script(lesson),
         label=f"Lesson: {plan.title}" + (f", case {CASES[step].number}" if step in CASES else ""),
         icon=":material/school:",
         help=CASES[step].title if step in CASES else plan.steps[step].headline if step else None,
-        query_params={lesson_plan.step_key(lesson): step} if step else None,
+        query_params={curriculum.step_key(lesson): step} if step else None,
     )
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import charts, lesson_plan, messages
+from pages.shared import charts, curriculum, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import leaving, link
@@ -214,7 +214,7 @@ def _known(matches: qc.Matches, explained: tuple[str, str] | None) -> None:
 
 def _button(key: str, name: str, step: str) -> None:
     """Draw a button that opens a lesson, at a step."""
-    lesson = lesson_plan.LESSONS[name]
+    lesson = curriculum.LESSONS[name]
     label = f"Lesson: {CASES[step].title if name == 'mistakes' else lesson.title}"
     st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=_open, args=(name, step))
 
@@ -222,5 +222,5 @@ def _button(key: str, name: str, step: str) -> None:
 def _open(name: str, step: str) -> None:
     """Open a lesson, at a step (a callback)."""
     if step:
-        st.session_state[lesson_plan.step_key(name)] = step
-    leaving.to(lesson_plan.script(name))
+        st.session_state[curriculum.step_key(name)] = step
+    leaving.to(curriculum.script(name))

@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.maps import four_maps
-from pages.shared import lesson_plan, messages
+from pages.shared import curriculum, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state, tensor_controls, uploads
@@ -108,10 +108,10 @@ def _buttons(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding, number:
         )
     name, step = KINDS[finding.kind].lesson
     st.page_link(
-        lesson_plan.script(name),
+        curriculum.script(name),
         label="Lesson",
-        query_params={lesson_plan.step_key(name): step},
-        help=f"The lesson that explains this: {lesson_plan.LESSONS[name].title}",
+        query_params={curriculum.step_key(name): step},
+        help=f"The lesson that explains this: {curriculum.LESSONS[name].title}",
     )
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import streamlit as st
 
 from pages.explore.explore import findings, summary, tabs
-from pages.maps import four_maps
+from pages.maps import four_maps, overview
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
@@ -21,6 +21,8 @@ with explore:
     question = summary.question_row()
 with explore, page_frame(top=summary.scheme_line) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
+    if tensor and scheme:
+        overview.draw(frame.notes, tensor, scheme)
     if tensor and scheme and (result := unsupported.result(tensor, scheme)):
         with frame.notes:
             summary.library_line(tensor, scheme)

@@ -17,8 +17,8 @@ from pages.explore.explore import PAGE
 from pages.explore.explore.tabs import DISTRIBUTION, HISTOGRAM, LINES
 from pages.maps import arithmetic
 from pages.maps.arithmetic import ElementArithmetic
+from pages.maps.beside import BesideMaps
 from pages.maps.four_maps import ARITHMETIC
-from pages.maps.live import BesideMaps
 from pages.shared import charts
 from pages.shared.computing import cache
 from pages.shared.state import link, mirrored, pinned, selection

@@ -7,7 +7,7 @@ from functools import partial
 import quantcore as qc
 from pages.explore.ranges import views
 from pages.maps.arithmetic import ElementArithmetic
-from pages.maps.live import BesideMaps
+from pages.maps.beside import BesideMaps
 from pages.shared.computing import cache
 from pages.shared.state.selection import Current, Move, Moved, PageTensor
 from pages.sidebar import ends

@@ -15,7 +15,7 @@ from pages.serving import classroom
 from pages.serving.classroom import ClassError, ClassStep, from_file, to_file, view_of
 from pages.serving.classroom.step import with_ids
 from pages.shared import messages
-from pages.shared.lesson_plan import LESSONS, numbered
+from pages.shared.curriculum import LESSONS, numbered
 
 MOST_LINK = 8000  # characters of a plan in a link
 MOST_UNPACKED = 2_000_000  # bytes

@@ -12,7 +12,7 @@ from pages.learn import material
 from pages.learn.classroom.questions import ask_about, part_of, scheme_facts
 from pages.learn.classroom.results import lesson_link
 from pages.serving.classroom import ClassStep, Question
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore.prediction import NumberKey, shown
 
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same

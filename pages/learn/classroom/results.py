@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pages.learn.lesson_pages import LESSON_URLS
 from pages.serving.classroom import Question, Tally
-from pages.shared.lesson_plan import numbered, step_key, step_words
+from pages.shared.curriculum import numbered, step_key, step_words
 from quantcore.mistakes import MISTAKES
 from quantcore.prediction import as_typed
 

@@ -14,13 +14,14 @@ from pages.serving.classroom import Board, ClassStep, Question, Round, Tally, Te
 from pages.shared.state.sharing import qr
 from quantcore.wording import count
 
-FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown in larger type
-SHOWN, LISTED = 4, 7  # wrong numbers with a bar, once revealed; numbers before that
+FEW, BIG = 3, 30  # numbers asked for that leave room for more bars; characters in a row of a large table
+SHOWN, LISTED = 4, 7  # wrong numbers with a bar, once revealed, of many numbers asked for; in other cases
 STATES = {"open": "voting", "locked": "talk with your neighbors", "revealed": "revealed"}
 RIGHT, WRONG = "✓", "✗"  # told apart without color
 # of explanations on a projector: lines in a column, characters of a line beside the bars and on a page
-LINES, BESIDE, ACROSS = 11, 38, 56
-LARGER = 1.5  # type of a page with few lines, which fills the screen so
+LINES, BESIDE, ACROSS = 14, 38, 56
+LARGER = 2, 1.75, 1.5, 1.25, 1  # type of explanations, by which few fill the screen too
+SMALL = 34  # characters of a line of a card's small print
 
 
 class Explanation(NamedTuple):
@@ -92,16 +93,18 @@ def scene(
     now, question = votes[-1].round, votes[-1].round.question
     vote, joined = f" (vote {now.vote})" if now.vote > 1 else "", max(board.joined, votes[-1].answered)
     share = f"{votes[-1].answered / joined if joined else 0:.1%}"
+    facts = f'<p class="qs-facts">{_minus(question.facts)}</p>'
     if peek or now.phase == "revealed":
         main = _answers(votes, page)
     elif now.phase == "locked":
         main, join = _histogram(votes), ""
     else:
         main, join = f'<div class="qs-open">{_asked(question)}{join}</div>', ""
+        facts = "" if _is_bare(question) else facts
     return (
-        f'<div class="qs-class{" qs-few" * (len(question.fields) <= FEW)}"><div class="qs-top"><div>'
+        f'<div class="qs-class"><div class="qs-top"><div>'
         f"<h{level}>{html.escape(question.prompt)}{vote}</h{level}>"
-        f'<p class="qs-facts">{_minus(question.facts)}</p></div>'
+        f"{facts}</div>"
         f'<div class="qs-count"><b>{votes[-1].answered} of {joined}</b> '
         f'answered · {STATES[now.phase]}<i class="qs-bar" style="--qs-share:{share}"></i>{join}</div></div>'
         f"{main}</div>"
@@ -128,16 +131,24 @@ def _asked(question: Question) -> str:
     shown = table(part) if part else ""
     if question.choices:
         return f"{shown}<ol>{''.join(f'<li>{_minus(text)}</li>' for text in question.choices)}</ol>"
+    if _is_bare(question):
+        facts = "".join(f"<p>{_minus(fact)}</p>" for fact in question.facts.split(" · "))
+        return f"<div class=qs-alone>{facts}</div>"
     names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
     return shown + (f"<ul>{names}</ul>" if len(question.fields) > 1 else "<div></div>")
+
+
+def _is_bare(question: Question) -> bool:
+    """Tell whether nothing but its facts stands below a question while it is open."""
+    return question.part is None and not question.choices and len(question.fields) == 1
 
 
 def _histogram(votes: Sequence[Tally]) -> str:
     """Return every number that was given as bars of one color: nothing tells which one is right."""
     now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
     question = votes[-1].round.question
-    cards = "".join(_unmarked(question, *pair) for pair in zip_longest(now, before))
-    return f'<div class="qs-answers qs-unmarked">{_cards(cards, len(now))}{_earlier(before)}</div>'
+    cards = [_unmarked(question, *pair) for pair in zip_longest(now, before)]
+    return f'<div class="qs-answers qs-unmarked">{_cards(cards)}{_earlier(before)}</div>'
 
 
 def _unmarked(question: Question, now: Result, before: Result | None) -> str:
@@ -149,7 +160,11 @@ def _unmarked(question: Question, now: Result, before: Result | None) -> str:
         _row(value, every[0].get(value, 0), now, every[1].get(value, 0) if before else None, before, "", "")
         for value in shown
     )
-    rest = [f"{value} ({many})" for value, many in frequent.most_common()[LISTED:] if value not in shown]
+    rest = [
+        f"{value} ({_times(every[0].get(value, 0), every[1].get(value, 0) if before else None)})"
+        for value, _ in frequent.most_common()[LISTED:]
+        if value not in shown
+    ]
     more = f"<small>also: {_minus(', '.join(rest))}</small>" if rest else ""
     return (
         f'<div class="qs-answer"><p>{_minus(now.name)}</p>{rows or "<small>No answers.</small>"}{more}</div>'
@@ -162,9 +177,25 @@ def _given(result: Result) -> dict[str, int]:
     return wrong | ({result.right: result.right_count} if result.right_count else {})
 
 
-def _cards(cards: str, many: int) -> str:
-    across = 2 if many == 4 else min(many, 3)
-    return f'<div class="qs-cards" style="--qs-across:{across}">{cards}</div>'
+def _times(count: int, earlier: int | None) -> str:
+    """Write how often a number was given, and in the vote before it, if there was one."""
+    return f"{count}" if earlier is None else f"{earlier} → {count}"
+
+
+def _cards(cards: Sequence[str]) -> str:
+    """Place the cards side by side; ``--qs-lines`` tells a projector how large their type may be."""
+    across = 2 if len(cards) == 4 else min(len(cards), 3)
+    rows = [cards[i : i + across] for i in range(0, len(cards), across)]
+    lines = sum(max(map(_lines, row)) for row in rows)
+    style = f"--qs-across:{across};--qs-lines:{lines:g}"
+    return f'<div class="qs-cards" style="{style}">{"".join(cards)}</div>'
+
+
+def _lines(card: str) -> float:
+    """Return about how many lines a card takes: its bars, its heading, and its small print."""
+    small = re.findall("<small>(.*?)</small>", card)
+    wrapped = sum(math.ceil(len(html.unescape(text)) / SMALL) for text in small)
+    return 1.3 + card.count("qs-given") + 0.8 * wrapped
 
 
 def _earlier(before: Sequence[Result]) -> str:
@@ -181,29 +212,40 @@ def _answers(votes: Sequence[Tally], page: int | None) -> str:
     now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
     every = _paged(now) if page is not None else [_reasons(now)]
     page = min(page or 0, len(every) - 1)
-    cards = _cards("".join(_card(*pair) for pair in zip_longest(now, before)), len(now))
+    is_few = len(now) <= FEW
+    cards = _cards([_card(*pair, is_few) for pair in zip_longest(now, before)])
     if len(every) == 1:
         why = _earlier(before) + (_explained(every[0]) or _all_right(now))
-        return f'<div class="qs-answers">{cards}<div class="qs-why">{why}</div></div>'
+        size = _size(every[0], 1, BESIDE)
+        return f'<div class="qs-answers">{cards}<div class="qs-why" style="{size}">{why}</div></div>'
     if page == 0:
         return f'<div class="qs-answers qs-unmarked">{cards}{_earlier(before)}</div>'
-    few = sum(each.lines(round(ACROSS / LARGER)) for each in every[page]) <= LINES
-    return f'<div class="qs-why qs-page{" qs-roomy" * few}">{_explained(every[page])}</div>'
+    size = _size(every[page], 2, ACROSS)
+    return f'<div class="qs-why qs-page" style="{size}">{_explained(every[page])}</div>'
+
+
+def _size(reasons: Sequence[Explanation], columns: int, characters: int) -> str:
+    """Return the style of the largest type for which a projector has room, in columns of these lines."""
+    larger = next(each for each in LARGER if each == 1 or _fits(reasons, columns, characters, each))
+    return f"--qs-larger:{larger}"
+
+
+def _fits(reasons: Sequence[Explanation], columns: int, characters: int, larger: float = 1) -> bool:
+    """Tell whether a projector has room for explanations, none of which is broken between columns."""
+    lines = [why.lines(int(characters / larger)) for why in reasons]
+    return larger * (sum(lines) + (columns - 1) * max(lines, default=0)) <= columns * LINES
 
 
 def _paged(found: Sequence[Result]) -> list[list[Explanation]]:
     """Return what explains the wrong answers, by page; the first of several is for the bars."""
     reasons = _reasons(found)
-    if sum(reason.lines(BESIDE) for reason in reasons) <= LINES:
+    if _fits(reasons, 1, BESIDE):
         return [reasons]
     every: list[list[Explanation]] = [[], []]
-    left = 2 * LINES
     for each in reasons:
-        if every[-1] and each.lines(ACROSS) > left:
+        if every[-1] and not _fits([*every[-1], each], 2, ACROSS):
             every.append([])
-            left = 2 * LINES
         every[-1].append(each)
-        left -= each.lines(ACROSS)
     return every
 
 
@@ -221,8 +263,10 @@ def table(part: TensorPart) -> str:
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
     )
+    characters = max(map(len, map("".join, part.texts))) + max(map(len, part.rows))
     big = " class=qs-big" * (max(map(len, map("".join, part.texts))) <= BIG)
-    return f"<table{big}><tr>{head}</tr>{rows}</table>"
+    size = f"--qs-wide:{characters + 2 * len(part.columns) + 2};--qs-high:{len(part.rows) + 1}"
+    return f'<table{big} style="{size}"><tr>{head}</tr>{rows}</table>'
 
 
 def _cells(part: TensorPart, row: int) -> Iterator[str]:
@@ -230,17 +274,21 @@ def _cells(part: TensorPart, row: int) -> Iterator[str]:
         yield f"<td{' class=qs-marked' * ((row, column) in part.marked)}>{_minus(text)}</td>"
 
 
-def _card(now: Result, before: Result | None) -> str:
+def _card(now: Result, before: Result | None, is_few: bool) -> str:
     """Return one number: the right answer, how it is computed, and every wrong answer."""
     earlier = {given.value: given.students for given in before.wrong} if before else {}
     wrong = {given.value: given.students for given in now.wrong}
     values = [*wrong, *(value for value in earlier if value not in wrong)]
+    most = LISTED if is_few else SHOWN
     right = _row(now.right, now.right_count, now, before and before.right_count, before, RIGHT, "qs-right")
     rows = "".join(
         _row(value, wrong.get(value, 0), now, earlier.get(value, 0) if before else None, before)
-        for value in values[:SHOWN]
+        for value in values[:most]
     )
-    rest = ", ".join(f"{value} ({wrong.get(value, 0)})" for value in values[SHOWN:])
+    rest = ", ".join(
+        f"{value} ({_times(wrong.get(value, 0), earlier.get(value, 0) if before else None)})"
+        for value in values[most:]
+    )
     more = f"<small>also: {_minus(rest)}</small>" if rest else ""
     shares = " → ".join(f"{result.fraction_right:.0%}" for result in (before, now) if result)
     return (
@@ -259,13 +307,12 @@ def _row(
     mark: str = WRONG,
     name: str = "qs-wrong",
 ) -> str:
-    bars, shown = f'<i style="--qs-share:{_share(count, now)}"></i>', f"{count}"
+    bars = f'<i style="--qs-share:{_share(count, now)}"></i>'
     if before is not None and earlier is not None:
         bars = f'<i class="qs-before" style="--qs-share:{_share(earlier, before)}"></i>{bars}'
-        shown = f"{earlier} → {count}"
     marked = f"<em>{mark}</em> " if mark else ""
     value = f"<b>{marked}{_minus(value)}</b>"
-    return f'<div class="qs-given {name}">{value}<div>{bars}</div><span>{shown}</span></div>'
+    return f'<div class="qs-given {name}">{value}<div>{bars}</div><span>{_times(count, earlier)}</span></div>'
 
 
 def _share(count: int, result: Result) -> str:

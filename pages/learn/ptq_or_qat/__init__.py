@@ -2,7 +2,7 @@
 
 from pages.learn.lesson_pages import lesson_page
 from pages.learn.ptq_or_qat import controls
-from pages.shared.lesson_plan import step_key
+from pages.shared.curriculum import step_key
 from pages.shared.page import SCHEME, While
 
 PAGE = lesson_page(

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import TrainingPlan
-from pages.shared import lesson_plan, tables
+from pages.shared import curriculum, tables
 from pages.shared.computing.long_work import WorkStep
 from pages.shared.state import choice, link
 from quantcore import training
@@ -221,7 +221,7 @@ def choose(plan: TrainingPlan) -> None:
     with words:
         views.figures(("float32", percent(before)), ("accept at least", percent(enough)))
         if len({p.method for p in points}) <= 2:
-            to_curve = ({lesson_plan.step_key("ptq_or_qat"): "curve"},)
+            to_curve = ({curriculum.step_key("ptq_or_qat"): "curve"},)
             label = "Train with QAT, in the step “curve”"
             st.button(label, on_click=link.put, args=to_curve, key="train_to_curve")
     with picture:

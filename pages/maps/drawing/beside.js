@@ -1,4 +1,4 @@
-// What follows on the page beside the maps, as `BesideMaps` of pages/maps/live.py tells.
+// What follows on the page beside the maps, as `BesideMaps` of pages/maps/beside.py tells.
 
 const SELDOM = 250; // ms between what takes the browser long to lay out
 

@@ -30,7 +30,7 @@ function watchControls(state) {
 // [key, ends] of each control that stands elsewhere than in a picture
 function ahead(state, data = state.data) {
   const apart = (ends, then) => ends.some((end, i) => Math.abs(end - then[i]) > NEAR * Math.max(Math.abs(end), Math.abs(then[i])));
-  return Object.entries(data.live?.controls ?? {}).map(([key, then]) => [key, state.hand[key] ?? standsAt(key), then]).filter(([, ends, then]) => ends.length === then.length && apart(ends, then));
+  return Object.entries(data.live?.controls ?? {}).map(([key, then]) => [key, expectedOf(state, key) ?? state.hand[key] ?? standsAt(key), then]).filter(([, ends, then]) => ends.length === then.length && apart(ends, then));
 }
 
 const ofKey = (key) => document.querySelector(`.st-key-${key}`);
@@ -54,6 +54,7 @@ const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOve
 // Take over what a run has sent; a run that the controls have left behind waits: its picture would be one of the past
 function arrive(state, data) {
   const late = state.data?.live?.at && ahead(state, data).length > 0;
+  if (state.run !== data) forget(state);
   state.run = data;
   state.waits = late;
   if (!late) {
@@ -63,6 +64,7 @@ function arrive(state, data) {
   if (!late && !state.playing) state.hand = {};
   dim(state);
   controlsMoved(state);
+  look();
 }
 
 function controlsMoved(state) {
@@ -70,7 +72,7 @@ function controlsMoved(state) {
   if (state.waits && !ahead(state, state.run).length) arrive(state, state.run);
   const moved = ahead(state).length > 0;
   state.root.classList.toggle("qs-behind", moved && state.data.live.at === "");
-  if (moved && state.data.live.at) pursue(state);
+  if (moved && state.data.live.at && !showForeseen(state)) pursue(state);
 }
 
 async function pursue(state) {
@@ -78,32 +80,42 @@ async function pursue(state) {
   state.pursuing = true;
   let last = "";
   for (let moved = ahead(state); moved.length && !state.gone; moved = ahead(state)) {
-    const { data, original, run } = state, there = new Map([...ahead(state, run), ...moved].map(([key, ends]) => [key, ends.join()])); // the server starts from what the run had
-    const asked = new URLSearchParams([...there, ["held", data.x_key]]);
-    if (`${asked}` === last) break; // a number with more digits than Python takes
-    last = `${asked}`;
-    const url = `${document.qsRoutes(data.base)}${data.live.at}?${asked}`, found = await livePicture(url);
+    const { original } = state, { asked, url } = question(state, moved);
+    if (asked === last) break; // a number with more digits than Python takes
+    last = asked;
+    const found = await livePicture(url);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state).length) break;
     if (!found.arrays.x && found.x_key !== state.data.x_key) continue;
-    found.url = url;
-    for (const [name, values] of Object.entries(original)) if (values && !found.arrays[name]) found.arrays[name] = { values };
-    show(state, found);
-    besideMaps(state, found.beside);
-    dim(state);
-    rest(state);
+    showLive(state, withOriginal(found, original), url);
   }
   state.pursuing = false;
+  look();
 }
 
-// A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none. `fetch` tells of an answer and of its bytes one after
+// A picture with what the browser had of it
+function withOriginal(found, original) {
+  for (const [name, values] of Object.entries(original)) if (values && !found.arrays[name]) found.arrays[name] = { values };
+  return found;
+}
+
+// Show a picture of the route, and what follows with it; `url`: what was asked
+function showLive(state, found, url) {
+  found.url = url;
+  show(state, found);
+  besideMaps(state, found.beside);
+  dim(state);
+  rest(state);
+}
+
+// A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none, undefined if nobody answers now. `fetch` tells of an answer and of its bytes one after
 // the other, and each waits behind what the page does meanwhile
 const livePicture = (url) => new Promise((resolve) => {
   const asked = new XMLHttpRequest();
   asked.open("GET", url);
   asked.responseType = "arraybuffer";
-  asked.onload = () => resolve(asked.status === 200 ? pictureOf(asked.response) : null);
-  asked.onerror = () => resolve(null);
+  asked.onload = () => resolve(asked.status === 200 ? pictureOf(asked.response) : asked.status === 400 ? null : undefined);
+  asked.onerror = () => resolve(undefined);
   asked.send();
 });
 

@@ -24,6 +24,7 @@ function mount(parent) {
   root.addEventListener("blur", () => point(state, null));
   state.unmountSteps = mountSteps(state);
   state.unwatch = watchControls(state);
+  state.unmountForeseen = mountForeseen(state);
   state.unmountPlay = mountPlay(state);
   state.unmountEnds = mountEnds(state);
   root.qsDrawn = () => drawn(state); // for pages/browser/picture.js
@@ -85,6 +86,7 @@ function show(state, data) {
   take(state, data);
   glide(state, before, pictures);
   draw(state);
+  for (const overview of document.getElementsByClassName("qs-overview")) overview.hidden = true; // of pages/maps/overview.py
   if (state.cursor) tell(state);
 }
 
@@ -116,6 +118,7 @@ export default function (component) {
     window.removeEventListener("resize", state.refit);
     state.unmountSteps();
     state.unwatch();
+    state.unmountForeseen();
     state.unmountPlay();
     state.unmountEnds();
     // plotly.js continues pending work even after a purge, and would fail on removed nodes

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import quantcore as qc
 from pages.maps import arithmetic, component, live
-from pages.maps.live import BesideMaps
+from pages.maps.beside import BesideMaps
 from pages.maps.picture import Picture
 from pages.outputs.layer import controls, keys, run, views
 from pages.outputs.layer.controls import Choices

@@ -21,7 +21,7 @@ from pages.serving.work.byte_cache import VALUES, ByteCache
 from pages.shared.computing import needs, turn
 from pages.shared.state.selection import PageTensor
 from quantcore import tensors
-from quantcore.analysis import MapData, View, map_data
+from quantcore.analysis import MapData, View, map_data, value_data
 from quantcore.quantization import apply_quietly
 
 T = TypeVar("T")
@@ -193,6 +193,16 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
     dtype = tensors.DTYPES[tensor.dtype]
     make = lambda: apply_quietly(_converted(tensor)[0], scheme, dtype=dtype)  # noqa: E731
     return of_scheme(tensor, scheme, "result", make)
+
+
+def is_known(tensor: PageTensor, scheme: qc.Scheme) -> bool:
+    """Tell whether `result` need not be computed."""
+    return peek(tensor, f"result {scheme}") is not None
+
+
+def original(tensor: PageTensor) -> MapData:
+    """Return the map of a matrix's own values, before any scheme."""
+    return cached_small(tensor, "original", lambda: value_data(_converted(tensor)[0].float(), None))
 
 
 def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:

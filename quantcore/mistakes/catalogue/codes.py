@@ -105,7 +105,7 @@ def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
         if not math.isfinite(v) or not (tie or verb):
             return
         integer = int(rounding(rule)(torch.tensor([v], dtype=torch.float32)))
-        nearest = f"the scheme rounds it to {number(c.t.rounded)}"
+        nearest = f"the scheme rounds it to {number(c.t.rounded + 0.0)}"  # 0 for -0
         said = f"is a tie: {_how_ties(c)}, not {integer}" if tie else f"{verb} {integer}; {nearest}"
         yield c.fit(integer + offset), f"{number(v)} {said}."
         if integer + offset not in (c.fit(integer + offset), c.t.shifted):
@@ -119,8 +119,8 @@ def _how_ties(c: Cell) -> str:
     """Say where the scheme rounds a tie."""
     rule = c.t.scheme.convention.coding.rounding
     if rule.startswith("half_even"):
-        return f"it is rounded to the even integer, {number(c.t.rounded)}"
-    return f"the scheme rounds it to {number(c.t.rounded)}"
+        return f"it is rounded to the even integer, {number(c.t.rounded + 0.0)}"
+    return f"the scheme rounds it to {number(c.t.rounded + 0.0)}"
 
 
 def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:

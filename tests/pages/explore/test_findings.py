@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.explore.explore import findings
-from pages.shared import lesson_plan
-from pages.shared.lesson_plan import LESSONS
+from pages.shared import curriculum
+from pages.shared.curriculum import LESSONS
 from quantcore.diagnosis import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -143,7 +143,7 @@ def test_every_finding_has_its_lesson_beside_it() -> None:
         "learn-" + KINDS[f.kind].lesson[0].replace("_", "-") for f in found
     ]
     name, step = KINDS["negatives_lost"].lesson
-    assert f"{lesson_plan.step_key(name)}={step}" in str(links[0])
+    assert f"{curriculum.step_key(name)}={step}" in str(links[0])
 
 
 @pytest.mark.parametrize(

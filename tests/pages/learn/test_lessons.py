@@ -17,14 +17,14 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.registry import KEYS
-from pages.shared import lesson_plan
+from pages.shared import curriculum
 from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import CASES, compare
 from quantcore.mistakes import lines as lines_of
 from quantcore.prediction import practice
 
-LESSONS = list(lesson_plan.LESSONS)
+LESSONS = list(curriculum.LESSONS)
 
 
 def labelled(at: AppTest, label: str) -> Any:
@@ -32,14 +32,14 @@ def labelled(at: AppTest, label: str) -> Any:
     return found
 
 
-STEPS = [(name, step) for name in LESSONS for step in lesson_plan.LESSONS[name].steps]
+STEPS = [(name, step) for name in LESSONS for step in curriculum.LESSONS[name].steps]
 
 
 @for_each(("name", "step"), some_rows(STEPS, 4))
 def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     at = opened(name, step)
     assert_clean(at)
-    assert widget(at, lesson_plan.step_key(name)).value == step
+    assert widget(at, curriculum.step_key(name)).value == step
     assert said(at.warning) == []
     assert any(m.value.startswith("# ") for m in at.markdown)
     assert any(c.value.startswith("Sources:") for c in at.caption)
@@ -48,25 +48,25 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
 def test_lessons_stand_in_their_order() -> None:
     first = ["why_quantize", "scale", "zero_point", "granularity", "error", "mistakes", "predict"]
     later = ["ptq_or_qat", "inside_a_layer", "outliers", "gptq", "rotation", "small_floats"]
-    assert [*first, *later] == list(lesson_plan.LESSONS) == LESSONS
-    assert {lesson_plan.step_key(name) for name in LESSONS} <= KEYS
+    assert [*first, *later] == list(curriculum.LESSONS) == LESSONS
+    assert {curriculum.step_key(name) for name in LESSONS} <= KEYS
 
 
 @for_each("name", some(LESSONS))
 def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
-    steps = list(lesson_plan.LESSONS[name].steps)
+    steps = list(curriculum.LESSONS[name].steps)
     cases = [f"Case {number} of {len(steps)}" for number in range(1, len(steps) + 1)]
-    words = cases if name == "mistakes" else [lesson_plan.step_words(step) for step in steps]
-    assert [word.lower() for word in widget(at, lesson_plan.step_key(name)).options] == [
+    words = cases if name == "mistakes" else [curriculum.step_words(step) for step in steps]
+    assert [word.lower() for word in widget(at, curriculum.step_key(name)).options] == [
         word.lower() for word in words
     ]
     for here, there in itertools.pairwise(steps):
-        assert widget(at, lesson_plan.step_key(name)).value == here
+        assert widget(at, curriculum.step_key(name)).value == here
         widget(at, f"learn_{name}_next").click().run()
-        assert widget(at, lesson_plan.step_key(name)).value == there
+        assert widget(at, curriculum.step_key(name)).value == there
     widget(at, f"learn_{name}_previous").click().run()
-    assert widget(at, lesson_plan.step_key(name)).value == steps[-2]
+    assert widget(at, curriculum.step_key(name)).value == steps[-2]
 
 
 @for_each("tensor", some(["2x3x4", "1x1", "7", "40x30"]))
@@ -104,10 +104,10 @@ def test_large_mode_is_a_part_of_the_link(name: str) -> None:
 
 
 def test_no_step_is_called_as_a_button() -> None:
-    named = {step.lower() for found in lesson_plan.LESSONS.values() for step in found.steps}
+    named = {step.lower() for found in curriculum.LESSONS.values() for step in found.steps}
     for name in LESSONS:
         labels = {
-            button.label.lower() for button in opened(name, list(lesson_plan.LESSONS[name].steps)[1]).button
+            button.label.lower() for button in opened(name, list(curriculum.LESSONS[name].steps)[1]).button
         }
         assert {"previous", "next"} <= labels
         assert not labels & named
@@ -132,9 +132,9 @@ def test_the_overview_links_to_the_lessons() -> None:
     at = the_app().run().switch_page("learn/overview.py").run()
     assert_clean(at)
     links = [element.proto for element in at.get("page_link")]
-    for link, (name, lesson) in zip(links, lesson_plan.LESSONS.items(), strict=True):
+    for link, (name, lesson) in zip(links, curriculum.LESSONS.items(), strict=True):
         assert f"learn-{name.replace('_', '-')}" in link.page
-        assert dict(parse_qsl(link.query_string)) == {lesson_plan.step_key(name): next(iter(lesson.steps))}
+        assert dict(parse_qsl(link.query_string)) == {curriculum.step_key(name): next(iter(lesson.steps))}
     cards = [
         element.proto.body
         for element in at.get("html")
@@ -142,7 +142,7 @@ def test_the_overview_links_to_the_lessons() -> None:
     ]
     assert len(cards) == len(LESSONS)
     for card, name in zip(cards, LESSONS, strict=True):
-        found = lesson_plan.LESSONS[name]
+        found = curriculum.LESSONS[name]
         assert found.idea in card
         assert f"{found.minutes} min" in card
         assert f"{len(found.steps)} steps" in card
@@ -408,7 +408,7 @@ def test_the_score_adds_up_over_rows_and_steps() -> None:
     widget(at, "learn_predict_row").set_value(1).run()
     at = answer(at, *["99"] * 6)
     assert key_figures(at) == {"right here": "0 of 6", "right so far": "6 of 12", "questions checked": "2"}
-    widget(at, lesson_plan.step_key("predict")).set_value("scale").run()
+    widget(at, curriculum.step_key("predict")).set_value("scale").run()
     at = answer(at, f"{float(result_of('int4', 0).scale):.4g}")
     assert key_figures(at) == {"right here": "1 of 1", "right so far": "7 of 13", "questions checked": "3"}
 
@@ -495,7 +495,7 @@ def test_predict_explains_the_element_that_was_asked() -> None:
         # an element that the user picks is followed until the next question
         widget(at, "learn_predict_cell").set_value("1, 2").run()
         assert followed(at) == "1, 2"
-    widget(at, lesson_plan.step_key("predict")).set_value("scale").run()
+    widget(at, curriculum.step_key("predict")).set_value("scale").run()
     answer(at, *(["x"] * 2 + ["1"] * 4))
     labelled(at, "Show the answers").set_value(True).run()
     assert followed(at) == "3, 0"  # of the row asked about, not of the column's block

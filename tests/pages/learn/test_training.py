@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.learn.ptq_or_qat import controls as training_choice
 from pages.learn.ptq_or_qat import run as training_runs
-from pages.shared import lesson_plan
+from pages.shared import curriculum
 from pages.shared.computing.long_work import WorkStep
 from quantcore import training
 
@@ -39,9 +39,9 @@ def nothing_trained_before() -> None:
 def opened(step: str, **parameters: str) -> AppTest:
     """The lesson opened by a link with these parameters."""
     at = the_app()
-    for key, value in {lesson_plan.step_key(NAME): step, **parameters}.items():
+    for key, value in {curriculum.step_key(NAME): step, **parameters}.items():
         at.query_params[key] = value
-    return at.run().switch_page(lesson_plan.script(NAME)).run()
+    return at.run().switch_page(curriculum.script(NAME)).run()
 
 
 def keys(at: AppTest) -> set[str]:
@@ -99,7 +99,7 @@ def test_a_seed_stays_from_step_to_step() -> None:
     at = opened("network")
     widget(at, "train_seed").set_value(2).run()
     for step in ("rounding", "ptq"):
-        widget(at, lesson_plan.step_key(NAME)).set_value(step).run()
+        widget(at, curriculum.step_key(NAME)).set_value(step).run()
     assert widget(at, "train_seed").value == 2
     assert key_figures(at)["float32"] == percent(trained(2).accuracy)
 

@@ -255,9 +255,7 @@ def test_a_range_that_a_search_finds_has_no_ends_to_drag() -> None:
     assert "ends" in sent(opened())["live"]["controls"]
 
 
-CHANGED = (
-    "A changed value is written as an index from 0 to 7, an index from 0 to 7, and a float32 number, not '{}'."
-)
+CHANGED = "A changed value is written as an index from 0 to 7, an index from 0 to 7, and a float32 number, not '{}'."
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -304,8 +302,15 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
         ("narrow", 1, "'narrow' is not a control that the maps follow here."),
         ("seed", "1.5", "'1.5' is not a number that seed can be; type another."),
         ("seed", -1, "The seed is '-1'; give an integer from 0 to 2^63 - 1."),
-        ("outlier_channel_factor", "nan", "factor of outlier_channel is 'nan'; give a number from 1 to 10000."),
-        *(("value", typed, CHANGED.format(typed)) for typed in ("", "1", "0,8,1", "-1,0,1", "0,0,inf", "0,0,1e39")),
+        (
+            "outlier_channel_factor",
+            "nan",
+            "factor of outlier_channel is 'nan'; give a number from 1 to 10000.",
+        ),
+        *(
+            ("value", typed, CHANGED.format(typed))
+            for typed in ("", "1", "0,8,1", "-1,0,1", "0,0,inf", "0,0,1e39")
+        ),
     ):
         answer = ask(address, **{key: value})
         assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
@@ -344,6 +349,53 @@ def test_of_requests_that_wait_only_the_newest_is_answered() -> None:
         return [answer.status_code for answer in await asyncio.gather(*asked)]
 
     assert finish(together()) == [200, 204, 204, 200]
+
+
+def test_a_picture_that_is_foreseen_is_the_one_that_is_asked_for_and_leaves_the_pointer_what_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arithmetic, "_served", True)
+    data = sent(opened())
+    address, made, make = data["live"]["at"], list[int](), live.LiveMaps.content
+
+    def counted(*args: Any) -> bytes:
+        made.append(1)
+        return make(*args)
+
+    monkeypatch.setattr(live.LiveMaps, "content", counted)
+    foreseen = bytes(ask(address, bits=3, part="ahead").body)
+    pointed = read(ask(address, bits=3, part="ahead"))[0]["pointed"]
+    for shown in (data["pointed"], pointed):  # the picture may be shown before the server hears of it
+        assert finish(arithmetic.respond(request(shown, at="0,0"))).status_code == 200
+    assert bytes(ask(address, bits=3).body) == foreseen
+    assert len(made) == 1
+    assert ask(address, bits=17, part="ahead").status_code == 400
+
+
+def test_nothing_is_foreseen_while_another_picture_is_made_or_without_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addresses = [sent(opened(shape=shape))["live"]["at"] for shape in ("8x8", "64x128")]
+    begun, way, make = threading.Event(), threading.Event(), live.LiveMaps.content
+
+    def slow(maps: live.LiveMaps, values: dict[str, str], *more: Any) -> bytes:
+        begun.set()
+        assert values == {"bits": "9"}
+        assert way.wait(60)
+        return make(maps, values, *more)
+
+    with ThreadPoolExecutor(1) as browser, monkeypatch.context() as patched:
+        patched.setattr(live.LiveMaps, "content", slow)
+        picture = browser.submit(ask, addresses[0], bits=9)
+        assert begun.wait(60)
+        assert [ask(address, bits=3, part="ahead").status_code for address in addresses] == [204, 204]
+        way.set()
+        assert picture.result().status_code == 200
+    monkeypatch.setattr(live, "_REMEMBERED", 150_000)
+    found = [ask(addresses[1], bits=bits, part="ahead").status_code for bits in range(5, 16)]
+    assert found == sorted(found)
+    assert set(found) == {200, 204}
+    assert ask(addresses[1], bits=16).status_code == 200
 
 
 def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,12 +438,25 @@ def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pyt
     del live["controls"]["ends"]  # which depend on the tensor
     assert live == {
         "at": "",
-        "controls": {"seed": [0], "outlier_channel_factor": [12], "per": [0], "bits": [4], "codes": [0], "mode": [0]},
+        "controls": {
+            "seed": [0],
+            "outlier_channel_factor": [12],
+            "per": [0],
+            "bits": [4],
+            "codes": [0],
+            "mode": [0],
+        },
     }
 
 
 def test_a_format_without_bits_has_less_to_follow() -> None:
-    tensor = {"seed": [0], "outlier_channel_factor": [12], "per": [0], "value": [-1, -1, 0], "ends": [15.8669]}
+    tensor = {
+        "seed": [0],
+        "outlier_channel_factor": [12],
+        "per": [0],
+        "value": [-1, -1, 0],
+        "ends": [15.8669],
+    }
     assert sent(opened(format="e4m3fn"))["live"]["controls"] == tensor
     at = opened(format="e4m3fn", range="percentile", p="97.12345")
     live = sent(at)["live"]

@@ -24,7 +24,11 @@ def pictures(scheme: str, index: tuple[int, int]) -> tuple[list[str], list[str]]
 
 def read(drawing: str, top: bool) -> float:
     """Where the element stands on one of the axes, in the numbers that are written there."""
-    ticks = [(float(x), int(text.replace("−", "-"))) for x, y, text in TICK.findall(drawing) if (int(y) < 38) == top]
+    ticks = [
+        (float(x), int(text.replace("−", "-")))
+        for x, y, text in TICK.findall(drawing)
+        if (int(y) < 38) == top
+    ]
     at = float(CHOSEN.search(drawing)[1 if top else 2])
     return float(np.polyval(np.polyfit(*zip(*ticks, strict=True), 1), at))
 

@@ -8,7 +8,7 @@ from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 from pages.registry import PAGES
-from pages.shared.lesson_plan import LESSONS, step_key
+from pages.shared.curriculum import LESSONS, step_key
 from quantcore.numerics import ROUNDINGS
 from quantcore.tensors import DISTRIBUTIONS, EXAMPLES
 

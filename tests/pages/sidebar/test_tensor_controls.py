@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.models import keys as model_keys
 from pages.registry import KEYS, PAGES
-from pages.shared import lesson_plan
+from pages.shared import curriculum
 from pages.shared.computing import cache
 from pages.sidebar import activations
 from pages.sidebar.scheme_controls import default_group_size
@@ -301,13 +301,13 @@ SHOWN: list[tuple[str, dict[str, str], set[str]]] = [
     ("libraries", {}, BOTH),
     ("schemes", {}, BOTH),
     ("match", {}, {"tensor"}),
-    *((f"learn-{name.replace('_', '-')}", {}, set()) for name in lesson_plan.LESSONS),
-    *((f"learn-{n.replace('_', '-')}", {lesson_plan.step_key(n): "yours"}, BOTH)
+    *((f"learn-{name.replace('_', '-')}", {}, set()) for name in curriculum.LESSONS),
+    *((f"learn-{n.replace('_', '-')}", {curriculum.step_key(n): "yours"}, BOTH)
       for n in ("scale", "zero_point", "granularity", "error")),
     ("learn-mistakes", {"learn_mistakes_mine": "true"}, {"tensor"}),
     ("learn-predict", {"learn_predict_mine": "true"}, BOTH),
-    ("learn-ptq-or-qat", {lesson_plan.step_key("ptq_or_qat"): "rounding"}, set()),
-    ("learn-ptq-or-qat", {lesson_plan.step_key("ptq_or_qat"): "ptq"}, {"scheme"}),
+    ("learn-ptq-or-qat", {curriculum.step_key("ptq_or_qat"): "rounding"}, set()),
+    ("learn-ptq-or-qat", {curriculum.step_key("ptq_or_qat"): "ptq"}, {"scheme"}),
 ]  # fmt: skip
 
 
@@ -334,20 +334,20 @@ def test_page_names_only_problems_of_what_acts_on_it() -> None:
 def test_sidebar_follows_the_step() -> None:
     at = opened().switch_page(script_of("learn-scale")).run()
     assert_shown(at, set())
-    change(at, lesson_plan.step_key("scale"), "yours")
+    change(at, curriculum.step_key("scale"), "yours")
     assert_shown(at, BOTH)
-    change(at, lesson_plan.step_key("scale"), "bits")
+    change(at, curriculum.step_key("scale"), "bits")
     assert_shown(at, set())
-    other = opened(**{lesson_plan.step_key("scale"): "YOURS"}).switch_page(script_of("learn-scale")).run()
+    other = opened(**{curriculum.step_key("scale"): "YOURS"}).switch_page(script_of("learn-scale")).run()
     assert_shown(other, set())  # there is no such step
 
 
 def test_every_page_is_declared() -> None:
     folder = MAIN.parent
     scripts = {str(p.relative_to(folder)) for p in folder.rglob("page.py") if p.parent.name != "shared"}
-    scripts |= {lesson_plan.script(name) for name in lesson_plan.LESSONS} | {"learn/overview.py"}
+    scripts |= {curriculum.script(name) for name in curriculum.LESSONS} | {"learn/overview.py"}
     assert sorted(page.script for page in PAGES) == sorted(scripts)
-    assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= {p.url_path for p in PAGES}
+    assert {f"learn-{name.replace('_', '-')}" for name in curriculum.LESSONS} <= {p.url_path for p in PAGES}
     assert len({page.url_path for page in PAGES}) == len({page.order for page in PAGES}) == len(PAGES)
     for page in PAGES:
         assert page.required | page.free_text <= page.keys

@@ -11,7 +11,7 @@ from places import DATA
 from torch.ao.quantization import MinMaxObserver
 
 import quantcore as qc
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore.matching import Corruption, reproduce
 from quantcore.matching.hypotheses.corruption import changed
 from quantcore.mistakes import CASES as MISTAKES

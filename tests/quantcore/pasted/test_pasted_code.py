@@ -1,6 +1,7 @@
 """Pasted code is evaluated: correct quantizers raise no complaint, mistakes are named with their line."""
 
 import functools
+import math
 import random
 import re
 
@@ -11,7 +12,7 @@ import torch
 from grid import for_each
 
 import quantcore as qc
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore import mistakes
 from quantcore.mistakes import CASES as MISTAKES
 from quantcore.mistakes import IN_SOURCE, lines, run
@@ -161,6 +162,21 @@ def test_right_code_gives_the_scheme_s_codes(name):
     assert not shown.against.outside
     if "ReLU" not in name:  # there the scheme's zero point is 128
         assert not shown.against.wrong_cells.any()
+
+
+def test_what_differs_from_the_scheme_by_more_than_rounding_is_counted_with_its_sqnr():
+    """A floor instead of rounding: what is 0.75 of a step above a code is too far, what is 0.25 above is not."""
+    steps = np.array([-129.0, 0.25, 0.75, 3.25, 3.75, 126.0, 127.0])
+    x = torch.tensor(steps / 64, dtype=torch.float32)
+    shown = show_code(read("s = x.max() / 127\nq = torch.floor(x / s)\nx_hat = q * s"), 0, x)
+    assert np.array_equal(shown.codes, np.floor(steps))
+    against, scale = shown.against, 129 / 127
+    assert against.outside == 1
+    assert against.too_far.tolist() == [False, False, True, False, True, False, False]
+    values = np.floor(steps), np.round(steps / scale) * scale
+    for sqnr_db, x_hat in zip(against.sqnr_db, values, strict=True):
+        expected = 10 * math.log10((steps**2).sum() / ((steps - x_hat) ** 2).sum())
+        assert sqnr_db == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_clean_result_says_what_was_checked():

@@ -12,7 +12,7 @@ from pages.learn.classroom import editor, plan
 from pages.serving import settings
 from pages.serving.classroom import ClassStep, ClassStore, from_file, place, store, to_file, viewing
 from pages.serving.middleware.limits import Rate
-from pages.shared.lesson_plan import numbered
+from pages.shared.curriculum import numbered
 from quantcore.mistakes import MISTAKES
 
 CODES, ZERO = plan.questions()[1], plan.questions()[5]

@@ -10,7 +10,7 @@ from pages.learn import material
 from pages.learn.classroom import plan, views
 from pages.registry import PAGES
 from pages.serving.classroom import Board, Round, Tally
-from pages.shared.lesson_plan import LESSONS, step_key
+from pages.shared.curriculum import LESSONS, step_key
 
 
 def quantized(values, scale, low, high):

@@ -15,7 +15,7 @@ from pages.learn.classroom.questions import ask_about
 from pages.learn.classroom.results import NO_MISTAKE, Why, results
 from pages.registry import PAGES
 from pages.serving.classroom import ClassStore, Round, Tally, words
-from pages.shared.lesson_plan import LESSONS
+from pages.shared.curriculum import LESSONS
 from quantcore.mistakes import MISTAKES, answers
 
 X = [[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]]  # scale 0.5: 0.75 and -1.25 are ties

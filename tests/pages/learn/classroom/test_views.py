@@ -112,12 +112,32 @@ def test_every_choice_is_shown_while_answers_are_locked():
 
 
 def test_rare_numbers_are_listed():
-    votes = [tally("revealed", right=1, first={str(n): 50 - n for n in range(20, 25)})]
+    votes = [tally("revealed", right=1, first={str(n): 50 - n for n in range(20, 28)})]
     shown = text(views.scene(board(*votes), votes))
-    assert "also: 24 (26)" in shown
+    assert "also: 27 (23)" in shown
     assert f"No known mistake {ASKED.fields[0]}: 20 (30), 21 (29)" in shown.replace("−", "-")
     votes = [tally("locked", first={str(n): 50 - n for n in range(20, 29)})]
     assert "also: 27 (23), 28 (22)" in text(views.scene(board(*votes), votes))
+    votes.append(tally("locked", 2, first={"28": 3}))
+    assert "also: 26 (24 → 0), 27 (23 → 0)" in text(views.scene(board(*votes), votes))
+
+
+def larger(*explained):
+    """The size of what explains so many answers, beside the bars."""
+    votes = [tally("revealed", right=1, first={known.value: 1 for known in explained})]
+    return float(re.search(r"--qs-larger:([\d.]+)", views.scene(board(*votes), votes))[1])
+
+
+def test_few_explanations_are_larger_and_bars_have_what_room_there_is():
+    known = ASKED.keys[0].wrong
+    assert larger() == max(views.LARGER)
+    assert larger(known[0]) > 1
+    assert larger(*known[:1]) >= larger(*known[:2]) >= larger(*known[:3])
+    few, many = (
+        [tally("revealed", right=1, first={str(n): 1 for n in range(20, last)})] for last in (21, 26)
+    )
+    lines = [float(re.search(r"--qs-lines:([\d.]+)", views.scene(board(*v), v))[1]) for v in (few, many)]
+    assert lines[1] == lines[0] + 5
 
 
 def test_explained_answers_stand_before_others():

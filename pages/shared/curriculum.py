@@ -1,4 +1,4 @@
-"""The lessons: their steps, and how long each takes."""
+"""The curriculum: the lessons in their order, their steps, and how long each takes."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
