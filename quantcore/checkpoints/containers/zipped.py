@@ -217,14 +217,17 @@ class UnpackedBytes(DerivedSource):
     def _from(self, place: _Place, noted: list[_Place] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the bytes from a place on, by parts, each with its offset; note places ``_STEP`` apart."""
         at, done, unpacker, left = place.packed, place.unpacked, place.unpacker.copy(), b""
-        while not unpacker.eof and (left or at < self.packed):
-            if not left:
+        while not unpacker.eof:
+            if not left and at < self.packed:
                 left = bytes(self.source.read(self.offset + at, min(_PART, self.packed - at)))
                 at += len(left)
+            is_last = not left  # of long repetitions much may come after the last packed byte
             try:
                 data = unpacker.decompress(left, _PART)
             except zlib.error:
                 raise _damaged(self.source, self.member) from None
+            if is_last and not data:
+                break
             left = unpacker.unconsumed_tail
             if data:
                 yield done, data
