@@ -282,6 +282,7 @@ def treemap(
     title: str = "",
     values: Mapping[str, float] | None = None,
     unit: str = "",
+    bounds: tuple[float, float] | None = None,
     theme: str = "light",
     height: int = 460,
 ) -> go.Figure:
@@ -292,8 +293,9 @@ def treemap(
         title: of the root tile.
         values: name of a leaf -> the value that colors it, such as its SQNR; by default bits per element.
         unit: of the values, shown above the color bar.
+        bounds: the values at the ends of the colors; by default the least and the largest of the values.
     """
-    colors, bar = _bits(tiles) if values is None else _values(tiles, leaves, values, unit)
+    colors, bar = _bits(tiles) if values is None else _values(tiles, leaves, values, unit, bounds)
     trace = go.Treemap(
         ids=[str(i) for i in range(len(tiles))],
         parents=["" if tile.parent < 0 else str(tile.parent) for tile in tiles],
@@ -364,12 +366,16 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
 
 
 def _values(
-    tiles: Sequence[Tile], leaves: Sequence[Leaf], values: Mapping[str, float], unit: str
+    tiles: Sequence[Tile],
+    leaves: Sequence[Leaf],
+    values: Mapping[str, float],
+    unit: str,
+    bounds: tuple[float, float] | None,
 ) -> tuple[list[float | None], dict[str, Any]]:
     """Return the values of leaves; a tile that stands for several has none."""
     found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
     known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
-    low, high = float(known.min()), float(known.max())
+    low, high = bounds or (float(known.min()), float(known.max()))
     found = [None if v is None or math.isnan(v) else min(max(v, low), high) for v in found]
     return found, _scale((low, high if high > low else low + 1), palette("patterns"), {}, unit)
 

@@ -25,6 +25,7 @@ from quantcore.figures.style import (
     title,
 )
 from quantcore.outputs import METHODS, NEAREST, AwqStep, Compensated, MethodOutput, TokensPoint
+from quantcore.wording import difference
 
 Array = npt.NDArray[Any]
 BEFORE, AFTER = "before", "after"
@@ -68,7 +69,7 @@ def methods(outputs: Sequence[MethodOutput], *, theme: str = "light") -> go.Figu
 
 
 def _beside(found: MethodOutput, base: float) -> str:
-    more = "" if found.method == NEAREST or math.isnan(base) else f" ({found.sqnr_db - base:+.1f})"
+    more = "" if found.method == NEAREST or math.isnan(base) else f" ({difference(found.sqnr_db, base):+.1f})"
     return decibels(found.sqnr_db) + more.replace("-", "−")
 
 

@@ -72,7 +72,7 @@ def a_tile_opens_its_tensor(app: Any) -> None:
 @pytest.mark.parametrize("cell", ["99, 856"])
 def test_a_cold_link_restores_the_cell_with_the_original(app: Any, cell: str) -> None:
     place = {"ck_tensor": NAME, "ck_rows": "90:106", "ck_cols": "850:866", "ck_cell": cell}
-    opened(app, ck="example:minilm-gptq", ck_original="example:minilm", **place)
+    opened(app, ck="example:minilm-gptq", ck_original="example:minilm", ck_color="SQNR", **place)
     expect(app.page.locator(".qs-maps .qs-title")).to_have_count(4)
     expect(app.page.locator("rect.qs-selected")).to_have_count(4)
     expect(app.page.get_by_text(f"Where element ({cell}) comes from")).to_be_visible()
@@ -80,3 +80,29 @@ def test_a_cold_link_restores_the_cell_with_the_original(app: Any, cell: str) ->
     texts = app.page.locator(".qs-tip:visible span")
     expect(texts.nth(1)).to_have_text(f"({cell})")
     assert {"element", "error"} <= set(texts.all_inner_texts())
+    app.button("All tensors")
+    app.wait("document.querySelector('.qs-treemap[data-painted]')")
+    a_tile_is_drawn_with_its_errors(app)
+
+
+def a_tile_is_drawn_with_its_errors(app: Any) -> None:
+    tile = app.page.locator(".qs-textured", has_text="dense.weight").locator("path.surface")
+    pattern = re.search(r"#(qs-tile-\d+)", tile.evaluate("path => path.style.fill")).group(1)
+    colors = app.page.locator(f"#{pattern} image").evaluate(
+        """async (shown) => {
+            const image = Object.assign(new Image(), { src: shown.getAttribute("href") });
+            await image.decode();
+            const canvas = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height }), context = canvas.getContext("2d");
+            context.drawImage(image, 0, 0);
+            return [image.width, image.height, ...context.getImageData(0, 0, image.width, image.height).data];
+        }"""
+    )
+    drawn = np.array(colors[2:]).reshape(colors[1], colors[0], 4)[..., :3].astype(int)
+    error = [open_checkpoint(EXAMPLES[name]).tensors[NAME].read().double().numpy() for name in ("minilm", "minilm-gptq")]
+    cells = np.square(error[0] - error[1]).reshape(24, 16, 24, 64).mean((1, 3))
+    assert drawn.shape == (24, 24, 3)
+    # the smaller the error, the lighter the color: the ends of the scale hold many
+    order = np.argsort(cells.ravel())
+    light = drawn.sum(-1).ravel()[order]
+    assert (np.diff(light) <= 0).all()
+    assert len(set(light.tolist())) > 100

@@ -4,6 +4,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from streamlit.delta_generator import DeltaGenerator
 
@@ -26,10 +27,12 @@ from quantcore.analysis import (
     value_data,
 )
 from quantcore.checkpoints import CheckpointTensor, RowLoss, plane_shape, row_loss
+from quantcore.checkpoints.comparison import sqnr_of_cells
 from quantcore.quantization import Quantized
 
 BAND = 1 << 21  # elements read at once
 _NEED = 16.0  # memory of a band, in multiples of half its elements as float32
+_EDGE = 0.02  # the share of values at each end that the colors do not tell apart
 _TRIM = 16  # bands; the little that is kept of each pins the freed memory below it on the heap
 
 
@@ -148,16 +151,37 @@ def _read(
         yield WorkStep((stop - first) / (last - first), said)
 
 
-def sqnr(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> dict[str, float]:
-    """Return the SQNR (dB) of each tensor compared so far, by name; compare the rest if quick or asked for.
+@dataclass(frozen=True)
+class Lost:
+    """What each tensor compared so far has lost, by name.
+
+    ``sqnr``: its SQNR (dB); ``cells``: that of each part of it, of its rows down and its columns across.
+    """
+
+    sqnr: dict[str, float]
+    cells: dict[str, np.ndarray]
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Between which values most of the tensors and of the cells are; None if all are exact."""
+        every = np.concatenate([[*self.sqnr.values()], *(cells.ravel() for cells in self.cells.values())])
+        some = every[np.isfinite(every)]
+        return (float(np.quantile(some, _EDGE)), float(np.quantile(some, 1 - _EDGE))) if some.size else None
+
+
+def lost(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> Lost:
+    """Return what has been compared so far; compare the rest if quick or asked for.
 
     The SQNR of a tensor that is compared in parts, such as a stack of experts, is that of all its parts.
     """
     found = compared.between(original, opened)
     compared.proceed(found, place)
-    sums: dict[str, tuple[float, float]] = {}
+    sums: dict[str, np.ndarray] = {}
     for result in found.results:
         if not result.problem:
-            signal, noise = sums.get(result.other_tensor, (0.0, 0.0))
-            sums[result.other_tensor] = signal + result.power, noise + result.squared_error
-    return {name: float(sqnr_of(signal, noise)) for name, (signal, noise) in sums.items()}
+            own = np.array([result.power, result.squared_error, result.elements])
+            sums[result.other_tensor] = sums.get(result.other_tensor, 0) + own
+    sqnr = {name: float(sqnr_of(signal, noise)) for name, (signal, noise, _) in sums.items()}
+    maps = found.comparison.error_maps(found.state)
+    power = {name: signal / max(1, elements) for name, (signal, _, elements) in sums.items()}
+    return Lost(sqnr, {name: sqnr_of_cells(cells, power[name]) for name, cells in maps.items()})

@@ -1,5 +1,6 @@
 """A checkpoint as a whole: totals, treemap, table."""
 
+import base64
 import hashlib
 import html
 import json
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
@@ -81,23 +83,23 @@ def problems(opened: OpenCheckpoint) -> None:
 def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) -> None:
     """Draw the treemap next to the table."""
     every = entries(opened)
-    lost: dict[str, float] | None = None
+    lost: run.Lost | None = None
     if original is not None and color == controls.SQNR:
-        lost = run.sqnr(opened, original, st.empty())
+        lost = run.lost(opened, original, st.empty())
     left, right = st.columns([4, 7], gap="small")
     with left:
         _treemap(opened, every, lost)
     with right:
-        _table(every, lost)
+        _table(every, None if lost is None else lost.sqnr)
 
 
-def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, float] | None) -> None:
+def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: run.Lost | None) -> None:
     def leaves() -> list[Leaf]:
         return [Leaf(each.name, each.num_bytes, 0 if each.problem else each.elements) for each in every]
 
     content = cache.CacheKey(opened.key)
     drawn = cache.cached_small(content, "tiles", lambda: tiles(leaves(), TILES))
-    colored = "bits" if lost is None else str(sorted(lost.items()))
+    colored = "bits" if lost is None else str(sorted(lost.sqnr.items()))
     identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
 
     def make() -> str:
@@ -106,7 +108,10 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
             bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
             lines[at] = f"{_shape(entry)}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
         title, unit = PurePath(opened.title).name or opened.title, "" if lost is None else "SQNR (dB)"
-        figure = figures.treemap(drawn, leaves(), lines, title=title, values=lost, unit=unit, theme=theme())
+        values, bounds = (None, None) if lost is None else (lost.sqnr, lost.bounds)
+        figure = figures.treemap(
+            drawn, leaves(), lines, title=title, values=values, unit=unit, bounds=bounds, theme=theme()
+        )
         return str(figure.to_json())
 
     figure = cache.cached_small(content, f"treemap {identity}", make)
@@ -117,10 +122,13 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
         alt = f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}"
         first = [tile for tile in drawn if tile.parent == 0]
         parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
+        data = charts.sized_data(figure)
         _COMPONENT(
             key=_TREEMAP,
             data={
-                "figure": charts.sized_data(figure),
+                "figure": data,
+                "textures": {} if lost is None else textures(drawn, every, lost, data["data"][0]["marker"]),
+                "palette": encoded(figures.colors_at(np.arange(256), 0, 255, figures.palette("patterns"))),
                 "picks": [tile.leaf is not None or tile.folded for tile in drawn],
                 "key": f"{identity} {is_large()}",
                 "alt": f"{alt}: {parts}. The table lists them all.",
@@ -133,6 +141,26 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
     if hidden:
         hint = "click such a tile to list its tensors"
         st.caption(f"{hidden:,} tensors are grouped into shared tiles; {hint}.")
+
+
+def textures(
+    drawn: Sequence[Tile], every: Sequence[ListedTensor], lost: run.Lost, scale: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """Return what is drawn on the tiles of single tensors: rows, columns, and the place of each cell's SQNR
+    among the 256 colors of the scale, by the number of the tile.
+    """
+    low, high, found = scale["cmin"], scale["cmax"], {}
+    for number, tile in enumerate(drawn):
+        cells = None if tile.leaf is None else lost.cells.get(every[tile.leaf].name)
+        if cells is not None:
+            at = np.clip((np.nan_to_num(cells, nan=high) - low) / (high - low), 0, 1)
+            found[str(number)] = [*cells.shape, encoded((255 * at).round().astype(np.uint8))]
+    return found
+
+
+def encoded(values: np.ndarray) -> str:
+    """Return bytes as text."""
+    return base64.b64encode(values.tobytes()).decode()
 
 
 def _shape(entry: ListedTensor) -> str:
@@ -202,7 +230,9 @@ def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
             },
         )
     more = f", the first {TABLE_ROWS:,} listed" if len(found) > TABLE_ROWS else ""
-    st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
+    texture = "" if lost is None else " In a tile: the SQNR of its tensor's parts, rows down, columns across."
+    said = f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.{texture}"
+    st.caption(said)
 
 
 def _wide(names: pd.Series) -> int:

@@ -30,7 +30,7 @@ from quantcore.wording import count, megabytes
 
 # Bytes compared without pressing the button: about a second
 AT_ONCE, AT_ONCE_REMOTE = 100_000_000, 5_000_000
-_PER_PAIR = 600  # floats that the record and the result of a pair take
+_PER_PAIR = 2000  # floats that the record, the result and the error map of a pair take
 
 
 @dataclass

@@ -29,8 +29,8 @@ def answer(found: Sequence[MethodOutput]) -> str:
         return "Rounding to nearest is exact here: there is no error to reduce."
     if best.sqnr_db == math.inf:
         return f"{METHODS[best.method]} loses nothing here; rounding to nearest gives {qc.decibels(base)}."
-    if best.sqnr_db > base:
-        gain = difference(best.sqnr_db, base)
+    gain = difference(best.sqnr_db, base)
+    if gain > 0:  # as shown
         more = "" if math.isinf(base) else f", {gain:.1f} dB more than rounding to nearest"
         return f"{METHODS[best.method]} loses least: {qc.decibels(best.sqnr_db)}{more}."
     others = [f for f in known if f.method != NEAREST]

@@ -8,10 +8,11 @@
 
 Where things are: `sides` (the names under which both sides know a tensor), `pairing` (which tensors belong
 together), `parts` (experts, rows of fused tensors, transposes), `orders` (rows in another order), `boxes`
-(the arithmetic, threads), `schemes` (why quantized tensors differ), `record` (the results), `stream`
-(progress, stopping, resuming).
+(the arithmetic, threads), `error_map` (where in a tensor the error is), `schemes` (why quantized tensors
+differ), `record` (the results), `stream` (progress, stopping, resuming).
 """
 
+from quantcore.checkpoints.comparison.error_map import sqnr_of_cells
 from quantcore.checkpoints.comparison.orders import Order, row_order
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part

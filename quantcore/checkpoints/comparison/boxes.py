@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.analysis import BoxSums, Sums, sums_of
+from quantcore.checkpoints.comparison.error_map import Floats, cells_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import rows_of
@@ -35,15 +36,20 @@ class PairSums(Sums):
 
     ``different``: how many of all elements differ in their bits; ``nonfinite``: NaN and infinities of x, NaN
     and infinities of y; ``blocks``: the runs of columns with the largest Σ(x-y)², the worst first.
+    ``cells``: Σ(x-y)² of each cell of the `error_map`; None if unknown, as after `of_list`.
     """
 
     different: int = 0
     nonfinite: tuple[int, ...] = (0, 0, 0, 0)
     blocks: list[Block] = field(default_factory=list)
+    cells: Floats | None = field(default=None, compare=False, repr=False)
 
     def merge(self, later: Self) -> None:
         """Add the sums of the next box."""
+        known = self.cells is not None or not self.count
         super().merge(later)
+        if later.cells is not None and known:
+            self.cells = later.cells if self.cells is None else self.cells + later.cells
         self.different += later.different
         self.nonfinite = tuple(a + b for a, b in zip(self.nonfinite, later.nonfinite, strict=True))
         self.blocks = _worst([*self.blocks, *later.blocks])
@@ -223,6 +229,9 @@ class PairComparison:
                 undone = self.orders.by_name[name].undo(stored, slice(start, stop))
                 values = undone.contiguous().view(y.shape)
             found[name] = pair_sums(x, values, start * self.width)
+            if len(self.pair.shape) > 1 or self.boxes == 1:
+                line, lines = (n * self.width // x.shape[1] for n in (start, self.count))
+                found[name].cells = cells_of(x, values, line, lines)
         return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from quantcore.analysis import sqnr_of
 from quantcore.checkpoints.comparison.boxes import PairComparison, PairRecord, in_order
+from quantcore.checkpoints.comparison.error_map import Floats, mean_squares, stacked
 from quantcore.checkpoints.comparison.orders import AS_STORED, HALVES, PAIRS, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, metrics
@@ -153,6 +154,22 @@ class CheckpointComparison(Displayed):
         """Return the results of the finished pairs, from ``first`` on."""
         pairs = zip(self.pairing.pairs[first:], state.finished[first:], strict=False)
         return [self._result(pair, record) for pair, record in pairs]
+
+    def error_maps(self, state: ComparisonState) -> dict[str, Floats]:
+        """Return where the error of the other's tensors is: the mean squared error of each part of them.
+
+        Of the finished pairs, by the name of the tensor; see `error_map`. A tensor that is compared in parts
+        has one if all parts that are finished have the same shape.
+        """
+        found: dict[str, list[Floats]] = {}
+        for pair, record in zip(self.pairing.pairs, state.finished, strict=False):
+            sums = record.sums.get(record.order)
+            if sums is not None and sums.cells is not None and 0 not in pair.shape:
+                columns = pair.shape[-1] if pair.shape else 1
+                lines = math.prod(pair.shape[:-1])
+                found.setdefault(pair.other.name, []).append(mean_squares(sums.cells, lines, columns))
+        same = {name: maps for name, maps in found.items() if len({part.shape for part in maps}) == 1}
+        return {name: stacked(maps) for name, maps in same.items()}
 
     def why(self, result: TensorResult) -> Statement | None:
         """Return why a pair of quantized tensors differs, as far as scales, zero points or codes tell."""

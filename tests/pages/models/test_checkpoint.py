@@ -454,12 +454,26 @@ def _pair(folder, name, shift):
 def test_the_treemap_is_colored_by_what_each_tensor_lost(monkeypatch, tmp_path):
     use_folder(monkeypatch, tmp_path)
     tensors, originals = _pair(tmp_path, "ct_int8_w8a8", 1e-3)
+    bad = next(iter(originals))
+    rows, columns = originals[bad].shape
+    originals[bad][: rows // 24, -(columns // 24) :] += 1
+    save_file(originals, tmp_path / "original" / "model.safetensors")
     page = at(folder="q", ck_original="original/model.safetensors", ck_color="SQNR")
     errors = {name: qc.errors(x, tensors[name].read()).sqnr_db for name, x in originals.items()}
     shown = dict(zip(table(page)["name"], table(page)["SQNR"], strict=True))
     assert {n: v for n, v in shown.items() if not np.isnan(v)} == pytest.approx(errors, rel=1e-6)
     figure = component(page, "picks")["figure"]["data"][0]
     assert figure["marker"]["colorbar"]["title"]["text"] == "SQNR (dB)"
+    texture = component(page, "picks")["textures"][figure["ids"][figure["customdata"].index([*tensors].index(bad))]]
+    cells = np.frombuffer(base64.b64decode(texture[2]), np.uint8).reshape(texture[:2])
+    assert cells.shape == (min(24, rows), min(24, columns))
+    assert np.argwhere(cells == 0).tolist() == [[0, cells.shape[1] - 1]]  # by far the lowest: the corner
+    ends = figure["marker"]["cmin"], figure["marker"]["cmax"]
+    error = np.square(originals[bad].double().numpy() - tensors[bad].read().double().numpy())
+    power = np.square(originals[bad].double().numpy()).mean()
+    last = error[-(-rows * 23 // 24) :, : -(-columns // 24)].mean()  # of the cell in the opposite corner
+    place = 255 * (10 * np.log10(power / last) - ends[0]) / (ends[1] - ends[0])
+    assert cells[-1, 0] == pytest.approx(np.clip(place, 0, 255), abs=0.51)
     worst = change(page, controls.SORT, "SQNR, lowest first")
     assert table(worst)["name"][0] == min(errors, key=errors.get)
 

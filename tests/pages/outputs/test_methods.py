@@ -78,6 +78,7 @@ def test_the_answer_and_the_bars_are_what_the_methods_give() -> None:
     (bars,) = chart(at, "om_bars")["data"]
     order = [name.rstrip("*") for name in bars["y"]]
     assert order == [outputs.METHODS[f.method] for f in reversed(found.values())]
+    assert f"({gain:+.1f})" in bars["text"][order.index(name)]
     np.testing.assert_allclose(array(bars["x"]), [f.sqnr_db for f in reversed(found.values())])
     assert any("LLM.int8 always stores w in 8 bits, not 4" in text for text in said(at.caption))
     assert not at.error
@@ -86,6 +87,7 @@ def test_the_answer_and_the_bars_are_what_the_methods_give() -> None:
 @for_each("rows, said_", [
     ([("nearest", 20.0), ("gptq", 26.3)], "GPTQ loses least: 26.3 dB, 6.3 dB more than rounding to nearest."),
     ([("nearest", 22.04), ("gptq", 24.26)], "GPTQ loses least: 24.3 dB, 2.3 dB more than rounding to nearest."),
+    ([("nearest", 20.01), ("gptq", 20.04)], "No method helps here: rounding to nearest gives 20.0 dB; GPTQ gives 20.0 dB."),
     ([("nearest", 20.0), ("gptq", 18.0)], "No method helps here: rounding to nearest gives 20.0 dB; GPTQ gives 18.0 dB."),
     ([("nearest", float("inf")), ("gptq", 18.0)], "Rounding to nearest is exact here: there is no error to reduce."),
     ([("nearest", 20.0), ("gptq", float("inf"))], "GPTQ loses nothing here; rounding to nearest gives 20.0 dB."),
@@ -317,7 +319,10 @@ def test_given_activations_are_halved() -> None:
     np.testing.assert_allclose(array(bars["x"]), [f.sqnr_db for f in reversed(expected)])
     told = "Methods are calibrated on the first 4 tokens of x; errors are measured on the other 3."
     assert told in said(at.caption)
-    assert max(array(each["x"]).max() for each in chart(at, "om_tokens_curve")["data"] if len(array(each["x"]))) == 4
+    assert (
+        max(array(each["x"]).max() for each in chart(at, "om_tokens_curve")["data"] if len(array(each["x"])))
+        == 4
+    )
     script = next(code.value for code in at.code if "qc.outputs.gptq" in code.value)
     exec(compile(script, "script", "exec"), {})
     at = change(at, "_ly_text", "1 2 3\n4 5 6")
