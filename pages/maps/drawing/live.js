@@ -106,10 +106,15 @@ function withOriginal(found, original) {
   return found;
 }
 
-// Show a picture of the route, and what follows with it; `url`: what was asked
-function showLive(state, found, url) {
+// Show a picture of the route, and what follows with it; `url`: what was asked; `later`: the maps are to be seen before what follows
+function showLive(state, found, url, later = false) {
   found.url = url;
   show(state, found);
+  if (!later) followMaps(state, found);
+  else requestAnimationFrame(() => setTimeout(() => { if (state.data === found && !state.gone) followMaps(state, found); }));
+}
+
+function followMaps(state, found) {
   besideMaps(state, found.beside);
   dim(state);
   rest(state);

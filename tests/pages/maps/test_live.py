@@ -372,7 +372,8 @@ def test_a_picture_that_is_foreseen_is_the_one_that_is_asked_for_and_leaves_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arithmetic, "_served", True)
-    data = sent(opened())
+    at = opened()  # an address ends with its session
+    data = sent(at)
     address, made, make = data["live"]["at"], list[int](), live.LiveMaps.content
 
     def counted(*args: Any) -> bytes:
@@ -392,7 +393,8 @@ def test_a_picture_that_is_foreseen_is_the_one_that_is_asked_for_and_leaves_the_
 def test_nothing_is_foreseen_while_another_picture_is_made_or_without_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    addresses = [sent(opened(shape=shape))["live"]["at"] for shape in ("8x8", "64x128")]
+    sessions = [opened(shape=shape) for shape in ("8x8", "64x128")]  # an address ends with its session
+    addresses = [sent(at)["live"]["at"] for at in sessions]
     begun, way, make = threading.Event(), threading.Event(), live.LiveMaps.content
 
     def slow(maps: live.LiveMaps, values: dict[str, str], *more: Any) -> bytes:
