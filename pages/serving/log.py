@@ -74,8 +74,8 @@ def for_a_class(served_at: str, own: str | None, contained: bool) -> str:
     """
     if network.is_loopback(served_at):
         return (
-            f"A class opens them through a proxy on this machine alone, since they are served at {served_at}; "
-            "without a proxy, leave server.address out"
+            f"A class opens them only through a proxy on this machine, as they are served at {served_at}; "
+            "without one, leave server.address out"
         )
     if contained:
         return "A class opens the address of the machine that runs this container, at the published port"
