@@ -14,7 +14,7 @@ def check_packing(walks: Mapping[str, Walk]) -> Iterator[CodeFinding]:
     """Yield where negative codes are combined with shifted ones although nothing masks their sign."""
     found: dict[int, tuple[int, int, int, int]] = {}
     for val in (val for name in _ORDINARY for val in walks[name].vals):
-        if val.name != "or_" or len(val.args) != 2:
+        if val.name not in ("or_", "bitwise_or") or len(val.args) != 2:
             continue
         for above, below in (val.args, val.args[::-1]):
             bits = _shifted_by(above)
@@ -34,7 +34,7 @@ def _shifted_by(val: Val) -> int:
     """Return by how many bits a value was shifted to the left, 0 if it was not or is unknown."""
     if val.op == "cast" and val.args:
         return _shifted_by(val.args[0])
-    if val.name not in ("lshift", "bitwise_left_shift") or len(val.args) != 2:
+    if val.name not in ("lshift", "left_shift", "bitwise_left_shift") or len(val.args) != 2:
         return 0
     by = val.args[1].value
     return by if isinstance(by, int) and 0 < by < 32 else 0

@@ -205,6 +205,16 @@ def pack(w):
     assert ((high << 4) | low).item() == -3  # the 5 is lost
     for low in ("(q[:, ::2] & 0xF)", "(q[:, ::2] + 8)"):
         assert not qc.read_code(text.format(low=low)).mistakes
+    text = """
+import numpy as np
+def pack(w):
+    q = np.clip(np.round(w / (np.abs(w).max() / 7)), -8, 7).astype(np.int8)
+    return np.bitwise_or(np.left_shift(q[:, 1::2], 4), {low})
+"""
+    assert [f.mistake for f in qc.read_code(text.format(low="q[:, ::2]")).mistakes] == ["packed_signs"]
+    masked = qc.read_code(text.format(low="np.bitwise_and(q[:, ::2], 0xF)"))
+    assert not masked.mistakes
+    assert not masked.unread
 
 
 def test_a_cast_after_128_is_subtracted_drops_the_fraction():
