@@ -283,10 +283,16 @@ QUOTIENTS = (
 OVERFLOW = (
     Mistake(
         "wrapped", "overflow", ("mistakes", "cast-without-clamp"),
-        InAnswers("wrapped", 140, lambda c: [(
-            c.wrapped(c.t.shifted),
-            f"{c.outside}. This scheme clamps it to {number(c.clamped(c.t.shifted))}; it does not wrap.",
-        )] if c.finite else ()),
+        InAnswers("wrapped", 140, lambda c: [
+            (
+                c.wrapped(c.t.shifted),
+                f"{c.outside}. This scheme clamps it to {number(c.clamped(c.t.shifted))}; it does not wrap.",
+            ),
+            (
+                c.t.code + c.count * (c.t.code < 0),
+                f"That is its bits read without a sign; less 2^{c.fmt.bits} = {c.count}, it is {c.t.code}.",
+            ),
+        ] if c.finite else ()),
         InCodes(
             1, "cast without a clamp: codes out of range wrapped around",
             "The cast has no clamp: codes out of range wrap around", choices={"overflow": "wrap"},
