@@ -20,7 +20,7 @@ from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
 from pages.shared.state import leaving, link, selection, sharing
-from pages.sidebar import brought, sidebar
+from pages.sidebar import brought, scheme_state, sidebar
 
 NAVIGATION = "_navigation"
 
@@ -56,3 +56,4 @@ with turn.of_run(notice):
         with st.sidebar:
             sidebar.show_used(page.used())
 link.report_dropped(before, KEYS, notice)
+scheme_state.forget_mistyped()

@@ -2,9 +2,9 @@
 file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -20,6 +20,9 @@ from pages.sidebar import pasted, tensor_controls
 from quantcore import outputs, snippets, tensors, training
 from quantcore.wording import count, joined
 
+if TYPE_CHECKING:
+    from quantcore.checkpoints import CheckpointTensor
+
 SOURCES = {"generate": "generated", "example": "real", "paste": "pasted", "upload": "file"}
 # the layer of charlm whose inputs are the example, by how many there are
 EXAMPLES = {64: "model.layers.2.self_attn.q_proj.weight", 160: "model.layers.2.mlp.down_proj.weight"}
@@ -28,6 +31,7 @@ VALUES = "ly_values"  # a parameter without a control: the numbers of x that wer
 DEFAULTS: dict[str, Any] = {SOURCE: "generate", TOKENS: 8, OUTLIERS: 1, FACTOR: 20.0, SEED: 0}
 KEYS = {*DEFAULTS, VALUES}
 _TEXT = "_ly_text"
+_OWN = "Use their own w"
 
 
 class Batches(NamedTuple):
@@ -85,7 +89,9 @@ def brought(inputs: int) -> GivenActivations | None:
     Raises:
         NoTensorYet, QuantError: as in `draw`.
     """
-    source = choice.segmented("x is", SOURCE, SOURCES)
+    widths = joined(list(map(str, EXAMPLES)), "or")
+    about = f"real: what layers of charlm, a small language model, multiply; w then needs {widths} columns"
+    source = choice.segmented("x is", SOURCE, SOURCES, help=about)
     if source in ("generate", "example"):
         _carry(None)
         return _example(inputs) if source == "example" else None
@@ -97,22 +103,32 @@ def brought(inputs: int) -> GivenActivations | None:
 def _example(inputs: int) -> GivenActivations:
     """Return real activations: what a layer of the shipped language model multiplies, in text new to it."""
     name = EXAMPLES.get(inputs)
+    own = name or EXAMPLES[min(EXAMPLES)]
+    st.button(_OWN, on_click=_take_weight, args=(own,), help=f"{own} of charlm, which multiplies these x")
     if name is None:
         raise qc.QuantError(
-            f"The real activations are inputs of layers with {joined(list(map(str, EXAMPLES)), 'or')} "
-            f"columns, and w has {inputs:,}; give w as many, such as a weight of charlm under Models, or "
-            "another x."
+            f"w has {inputs:,} columns, and the real activations {joined(list(map(str, EXAMPLES)), 'or')}; "
+            f"press “{_OWN}” under “Activations x”, choose another x there, or give w as many columns."
         )
 
     def make() -> np.ndarray:
-        from quantcore import checkpoints  # which the first page does without
-
-        tensors_of = checkpoints.open_checkpoint(checkpoints.EXAMPLES["charlm"]).tensors
-        model = training.character_model({key: tensor.read() for key, tensor in tensors_of.items()})
+        model = training.character_model({key: tensor.read() for key, tensor in _charlm().items()})
         return training.activations_of(model, name, training.load_text().judged[:1]).numpy()
 
     x = cache.cached_small(cache.CacheKey(f"real activations {name}"), "x", make)
     return _given(of_values(x, f"inputs of {name}"), f"real: inputs of {name} of charlm")
+
+
+def _charlm() -> "Mapping[str, CheckpointTensor]":
+    """Return the weights of the shipped language model."""
+    from quantcore import checkpoints  # which the first page does without
+
+    return checkpoints.open_checkpoint(checkpoints.EXAMPLES["charlm"]).tensors
+
+
+def _take_weight(name: str) -> None:
+    """Make a weight of the shipped language model the tensor (a callback)."""
+    tensor_controls.put_tensor(of_values(_charlm()[name].read(), f"{name} of charlm", name=name))
 
 
 def _generated(inputs: int) -> GivenActivations:
@@ -153,7 +169,12 @@ def _number(place: Any, label: str, key: str, low: Any, high: Any, about: str, *
 
 
 def _given(x: PageTensor, words: str) -> GivenActivations:
-    """Return activations known only by their values: static scales are found on the first half of them."""
+    """Return activations known only by their values: static scales are found on the first half of them.
+
+    A single row of numbers is one token.
+    """
+    if len(x.shape) == 1:
+        x = of_values(cache.values(x).numpy()[None], x.title)
     values, rows = cache.values(x), count((*x.shape, 0)[0], "token")
     if values.dim() != 2:
         raise qc.QuantError(f"x has shape {x.shape}; give a matrix, [tokens, in], with one row per token.")

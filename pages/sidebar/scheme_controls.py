@@ -12,7 +12,16 @@ from pages.shared.state import choice, link
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import granularities
 from pages.sidebar.granularities import PER, allowed, default_group_size
-from pages.sidebar.scheme_state import CODES, DEFAULTS, PRESET, RANGES, RANK, SYMMETRY, load_preset
+from pages.sidebar.scheme_state import (
+    CODES,
+    DEFAULTS,
+    PRESET,
+    RANGES,
+    RANK,
+    SYMMETRY,
+    TEXT_ERROR,
+    load_preset,
+)  # fmt: skip
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MAX_VALUES, METHODS, MIN_BITS
 from quantcore.numerics import MAX_SEED, WORDS
@@ -91,15 +100,19 @@ def _heading() -> None:
     row.subheader("Scheme", width="content")
     help_ = "Set every option of the scheme back to its default"
     row.button("Reset", on_click=link.put, args=(DEFAULTS,), type="tertiary", help=help_)
+    if TEXT_ERROR not in st.session_state:  # a text that is no scheme stays for correction
+        st.session_state[PRESET] = None
     st.selectbox(
         "Preset",
         list(qc.PRESETS),
         index=None,
-        placeholder="Load a preset…",
+        placeholder="Preset or scheme…",
+        accept_new_options=True,
         key=PRESET,
         on_change=load_preset,
         label_visibility="collapsed",
-        help="A scheme by the name that its library gives it; sets every option below.",
+        help="A scheme by the name that its library gives it, or as text, such as "
+        "int4 asymmetric per_group(32); sets every option below.",
     )
 
 

@@ -103,11 +103,15 @@ def apply_text(key: str) -> None:
 
 
 def load_preset() -> None:
-    """Set the controls to the chosen preset, and clear the choice (a callback)."""
+    """Set the controls to the chosen preset, or to the scheme typed in its place (a callback)."""
     name = st.session_state[PRESET]
-    st.session_state[PRESET] = None
     if name is not None:
-        change_to(qc.PRESETS[name])
+        change_to(qc.PRESETS.get(name) or name)
+
+
+def forget_mistyped() -> None:
+    """Forget why a text is not a scheme, once a run has said so."""
+    st.session_state.pop(TEXT_ERROR, None)
 
 
 def take_linked(rank: int) -> None:

@@ -168,6 +168,13 @@ class IntegerLayer:
 
     def lines(self, token: int, channel: int) -> list[str]:
         """Return the arithmetic of one output, line by line."""
+        found = self.sum_lines(token, channel)
+        if self.output is not None and self.output_zero_point is not None:
+            found += self.output.lines(token, channel, self.output_zero_point)
+        return found
+
+    def sum_lines(self, token: int, channel: int) -> list[str]:
+        """Return the lines up to the accumulator and its scale, which no requantization changes."""
         at = (token, channel)
         found = [f"{name} = {int(term[at])}" for name, term in self.product.terms.items()]
         if self.product.bias is not None:
@@ -177,19 +184,6 @@ class IntegerLayer:
         found.append(f"accumulator = {exact}{overflow}")
         scale = float(self.scale.expand(self.y.shape)[at])
         found.append(f"y = s_x·s_w·{kept} = {scale:.6g}·{kept} = {float(self.y[at]):.6g}")
-        if self.output is not None:
-            multiplier = float(self.output.multiplier.expand(self.y.shape)[at])
-            written = f"{multiplier:.6g}"
-            if self.output.factor is not None and self.output.shift is not None:
-                factor, shift = (
-                    int(p.expand(self.y.shape)[at]) for p in (self.output.factor, self.output.shift)
-                )
-                written = f"{factor}·2^{shift - 31}"
-            found.append(f"s_x·s_w / s_y = {written}")
-            found.append(
-                f"round({written}·{kept}) + {self.output_zero_point} = {int(self.output.unclamped[at])}, "
-                f"clamped to {int(self.output.codes[at])}"
-            )
         return found
 
 
@@ -225,7 +219,7 @@ def integer_layer(
     accumulator = 85
     y = s_x·s_w·85 = 4.63177e-05·85 = 0.00393701
     s_x·s_w / s_y = 0.00463177
-    round(0.00463177·85) + 100 = 100, clamped to 100
+    round(0.00463177·85 = 0.393700787) + 100 = 100, clamped to 100
 
     Raises:
         QuantError: formats are not integers, groups share no accumulator, or the bias does not fit in 32

@@ -28,7 +28,8 @@ class Requantized:
     """The codes of an output.
 
     ``codes``: of the format's dtype; ``unclamped``: before the format's bounds, int64; ``factor`` and
-    ``shift``: the multiplier as factor·2^(shift − 31), int64, None for ``float``.
+    ``shift``: the multiplier as factor·2^(shift − 31), int64, None for ``float``; ``high``: with ``double``,
+    the product rounded for the first time, int64, which a shift to the right rounds again.
     """
 
     codes: Tensor
@@ -37,6 +38,36 @@ class Requantized:
     factor: Tensor | None
     shift: Tensor | None
     steps: tuple[MethodStep, ...]
+    high: Tensor | None = None
+
+    def lines(self, token: int, channel: int, zero_point: int) -> list[str]:
+        """Return the arithmetic of one code, line by line, with each rounding.
+
+        >>> for line in requantize([[50]], 0.0888412, 122, "uint8", DOUBLE).lines(0, 0, 122):
+        ...     print(line)
+        s_x·s_w / s_y = 1526280194·2^-34
+        round(1526280194·2^-31·50 = 35.53648) = 36
+        round(36·2^-3 = 4.5) + 122 = 127, clamped to 127
+        """
+
+        def of(values: Tensor) -> int:
+            return int(values.expand(self.codes.shape)[token, channel])
+
+        kept, right = of(self.steps[0].value), 0
+        multiplier = float(self.multiplier.expand(self.codes.shape)[token, channel])
+        written, scaled = f"{multiplier:.6g}", float(torch.tensor([float(kept), multiplier]).prod())
+        if self.factor is not None and self.shift is not None:
+            factor, shift = of(self.factor), of(self.shift)
+            written, scaled = f"{factor}·2^{shift - 31}", factor * kept * 2.0 ** (shift - 31)
+            right = -shift
+        found = [f"s_x·s_w / s_y = {written}"]
+        rounded = f"{written}·{kept} = {scaled:.9g}"
+        if self.high is not None and right > 0:
+            high = of(self.high)
+            found.append(f"round({factor}·2^-31·{kept} = {factor * kept * 2.0**-31:.9g}) = {high}")
+            rounded = f"{high}·2^-{right} = {high * 2.0**-right:.9g}"
+        code = f"{of(self.unclamped)}, clamped to {of(self.codes)}"
+        return [*found, f"round({rounded}) + {zero_point} = {code}"]
 
 
 def fixed_point(multiplier: float) -> tuple[int, int]:
@@ -99,15 +130,18 @@ def requantize(
     if sums.numel() and not _INT32[0] <= int(sums.min()) <= int(sums.max()) <= _INT32[1]:
         raise QuantError("An accumulator does not fit in 32 bits; give them as they are after the overflow.")
     real = torch.as_tensor(multiplier, dtype=torch.float64)
+    factor = shift = high = None
     if how == FLOAT:
-        factor = shift = None
         narrow = real.to(torch.float32)
         scaled = sums.to(torch.float32) * narrow
         # the bounds of int32 in float32: a larger number has no int64 and is clamped anyway
         rounded = scaled.round().clamp(-(2.0**40), 2.0**40).to(torch.int64)
     else:
         factor, shift = _fixed_points(real)
-        rounded = (_once if how == SINGLE else _twice)(sums, factor, shift)
+        if how == SINGLE:
+            rounded = _once(sums, factor, shift)
+        else:
+            rounded, high = _twice(sums, factor, shift)
     unclamped = rounded + zero_point
     codes = unclamped.clamp(fmt.qmin, fmt.qmax).to(fmt.dtype)
     steps = (
@@ -115,7 +149,7 @@ def requantize(
         MethodStep("scaled", REQUANTIZATIONS[how], rounded),
         MethodStep("codes", f"+ {zero_point}, clamped to {fmt.qmin}..{fmt.qmax}", codes),
     )
-    return Requantized(codes, unclamped, real, factor, shift, steps)
+    return Requantized(codes, unclamped, real, factor, shift, steps, high)
 
 
 def _once(sums: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
@@ -124,8 +158,9 @@ def _once(sums: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
     return (sums * factor + (torch.ones_like(right) << (right - 1))) >> right
 
 
-def _twice(sums: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
-    """Return the same, rounded half up to units of 2^-shift, and half away from 0 by the shift.
+def _twice(sums: Tensor, factor: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same, rounded half up to units of 2^-shift, and half away from 0 by the shift; and
+    what it was before the shift.
 
     gemmlowp, fixedpoint/fixedpoint.h: SaturatingRoundingDoublingHighMul and RoundingDivideByPOT.
     """
@@ -141,4 +176,5 @@ def _twice(sums: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
     high = torch.div(product + nudge, 1 << 31, rounding_mode="trunc")
     right = (-shift).clamp(min=0)
     mask = (torch.ones_like(right) << right) - 1
-    return (high >> right) + ((high & mask) > (mask >> 1) + (high < 0).to(torch.int64)).to(torch.int64)
+    up = (high & mask) > (mask >> 1) + (high < 0).to(torch.int64)
+    return (high >> right) + up.to(torch.int64), high

@@ -72,7 +72,7 @@ def _lost(report: qc.Report) -> str:
 
 def scheme_line(chosen: Current) -> None:
     """Draw the editable text form of the scheme, and the pin."""
-    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # the field keeps the text for correction
+    mistyped = st.session_state.get(scheme_state.TEXT_ERROR)  # the field keeps the text for correction
     key = mirrored.key_of(scheme_state.TEXT)
     if chosen.scheme is not None and not mistyped:
         key = mirrored.key_at(scheme_state.TEXT, str(chosen.scheme))

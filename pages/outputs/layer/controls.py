@@ -207,7 +207,12 @@ def _bias(outputs: int) -> np.ndarray | None:
     )
     if not typed.strip():
         return None
-    numbers = tensors.parse(typed).reshape(-1)
+    try:
+        numbers = tensors.parse(typed).reshape(-1)
+    except qc.QuantError as error:
+        raise qc.QuantError(f"Bias: {error}") from None
+    if not np.isfinite(numbers).all():
+        raise qc.QuantError("The bias contains NaN or infinity; write finite numbers.")
     if numbers.size not in (1, outputs):
         raise qc.QuantError(
             f"The bias has {numbers.size:,} numbers, but w has {outputs:,} rows; give one number, or one "

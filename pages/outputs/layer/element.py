@@ -1,10 +1,11 @@
 """One output: its dot product term by term, the parts of its error, and the path of its integers."""
 
 import streamlit as st
+from torch import Tensor
 
 import quantcore as qc
 from pages.maps import arithmetic
-from pages.outputs.layer import keys
+from pages.outputs.layer import controls, keys
 from pages.outputs.layer.run import ShownLayer
 from pages.shared import messages
 from pages.shared.computing import cache
@@ -38,10 +39,10 @@ def float_sentence(found: LayerOutput, at: tuple[int, int], bound: float) -> str
     """Say how far the parts are from ŷ − y in float32, and the ``bound`` that is derived for that."""
     parts = sum(float(part[at]) for part in found.parts.values())
     rest = abs(float(found.y_hat[at]) - float(found.y[at]) - parts)
-    are = "add up to" if len(found.parts) > 1 else "is"
+    are = "add up to" if len(found.parts) > 1 else "equals"
     return (
-        f"In float32, {joined(list(found.parts))} {are} ŷ − y here up to {rest:.1e}; rounding allows "
-        f"{bound:.1e} at most."
+        f"In float32, {joined(list(found.parts))} {are} ŷ − y to within {rest:.1e}; float32's own rounding "
+        f"explains up to {bound:.1e}."
     )
 
 
@@ -69,8 +70,8 @@ def leading_sentence(terms: OutputTerms) -> str:
     number, every = terms.leading, count(len(terms.x), "term")
     if not number:
         return f"None of the {every} changes."
-    which = f"term {int(terms.order[0])}" if number == 1 else f"{number:,} terms"
-    return f"● Half of Σ|error| or more comes from {which} of {every}."
+    which = f"one term, k = {int(terms.order[0])}" if number == 1 else f"{number:,} terms"
+    return f"● At least half of Σ|error| comes from {which}, of {every}."
 
 
 def _number(value: float) -> str:
@@ -110,8 +111,19 @@ def integer_path(done: ShownLayer, at: tuple[int, int]) -> None:
         messages.hint(str(error))
         return
     messages.lines(path_lines(paths, at), arithmetic.PLACE, heading=f"Integer path of y[{at[0]}, {at[1]}]")
-    for sentence in (overflow_sentence(paths[outputs.FLOAT]), rounding_sentence(paths, at)):
-        st.caption(messages.plain(sentence))
+    overflows, differs = paths[outputs.FLOAT].product.overflows, rounded_differently(paths)
+    _sentence(overflow_sentence(paths[outputs.FLOAT]), overflows, at)
+    _sentence(rounding_sentence(paths, at), differs, at)
+
+
+def _sentence(text: str, where: Tensor, at: tuple[int, int]) -> None:
+    """Draw a sentence about the outputs ``where`` something happens, and the way to the first of them."""
+    st.caption(messages.plain(text))
+    if bool(where.any()) and not bool(where[at]):
+        first = (int(where.nonzero()[0, 0]), int(where.nonzero()[0, 1]))
+        st.button(
+            f"Show y[{first[0]}, {first[1]}]", key=f"_{text[:3]}", on_click=controls.pick, args=(first,)
+        )
 
 
 Paths = dict[str, IntegerLayer]  # by how the output is requantized
@@ -139,11 +151,10 @@ def of_integers(done: ShownLayer, output_scheme: str, bits: int) -> Paths:
 def path_lines(paths: Paths, at: tuple[int, int]) -> list[str]:
     """Return the lines of the integer path: sums, accumulator, scale, and the three requantizations."""
     first, *_ = paths.values()
-    shared = first.lines(*at)[:-2]
+    shared = first.sum_lines(*at)
     lines = [*shared, ""]
     for how, layer in paths.items():
-        multiplier, rounded = layer.lines(*at)[-2:]
-        lines += [outputs.REQUANTIZATIONS[how], f"  {multiplier}", f"  {rounded}"]
+        lines += [outputs.REQUANTIZATIONS[how], *(f"  {line}" for line in layer.lines(*at)[len(shared) :])]
     return lines
 
 
@@ -157,12 +168,17 @@ def overflow_sentence(layer: IntegerLayer) -> str:
     return f"{overflowing:,} of {every} overflow int{bits} and wrap around, which makes these outputs wrong."
 
 
-def rounding_sentence(paths: Paths, at: tuple[int, int]) -> str:
-    """Say where the requantizations give different codes."""
+def rounded_differently(paths: Paths) -> Tensor:
+    """Return where the two roundings by multiplier and shift give different codes."""
     single, double = (paths[how].output for how in (outputs.SINGLE, outputs.DOUBLE))
     assert single is not None
     assert double is not None
-    differs = single.codes != double.codes
+    return single.codes != double.codes
+
+
+def rounding_sentence(paths: Paths, at: tuple[int, int]) -> str:
+    """Say where the requantizations give different codes."""
+    differs = rounded_differently(paths)
     number, every = int(differs.sum()), count(differs.numel(), "code")
     if not number:
         return f"Both roundings by multiplier and shift give the same {every}."

@@ -217,14 +217,17 @@ class UnpackedBytes(DerivedSource):
     def _from(self, place: _Place, noted: list[_Place] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the bytes from a place on, by parts, each with its offset; note places ``_STEP`` apart."""
         at, done, unpacker, left = place.packed, place.unpacked, place.unpacker.copy(), b""
-        while not unpacker.eof and (left or at < self.packed):
-            if not left:
+        while not unpacker.eof:
+            if not left and at < self.packed:
                 left = bytes(self.source.read(self.offset + at, min(_PART, self.packed - at)))
                 at += len(left)
+            is_last = not left  # of long repetitions much may come after the last packed byte
             try:
                 data = unpacker.decompress(left, _PART)
             except zlib.error:
                 raise _damaged(self.source, self.member) from None
+            if is_last and not data:
+                break
             left = unpacker.unconsumed_tail
             if data:
                 yield done, data
@@ -319,10 +322,7 @@ def _stored(name: str, start: bytes, source: ByteSource, offset: int, size: int)
         raise QuantError(
             f"{short(name, 80)} holds {dtype}, not numbers of up to 64 bits; save an array of numbers."
         )
-    if (
-        any(n < 0 or n >= 2**48 for n in shape)
-        or math.prod(shape) * dtype.itemsize != size - begin
-    ):
+    if any(n < 0 or n >= 2**48 for n in shape) or math.prod(shape) * dtype.itemsize != size - begin:
         raise QuantError(
             f"The header of {short(name, 80)} claims the shape {shape_text(shape)} of {dtype}, but "
             f"{size - begin:,} bytes follow; "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, lines, said, the_app
+from app_page import change, lines, said, the_app, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -111,6 +111,32 @@ def test_the_answer_and_the_maps_are_those_of_numpy() -> None:
     assert facts(at)[5] == f"cross terms {100 - sum(shares):+.1f}%".replace("-", "−")
 
 
+def typed(at: AppTest, key: str, text: str) -> AppTest:
+    """Type what is not among the options of a list."""
+    widget(at, key).options.append(text)
+    at = change(at, key, text)
+    widget(at, key).options.append(text)  # AppTest sends a value by its place among them
+    return at
+
+
+def test_a_scheme_is_typed_in_place_of_a_preset_and_what_is_wrong_is_said_once() -> None:
+    at = typed(opened(**PASTED, **GIVEN, scheme="garbage"), "_preset", "int3 asymmetric per_group(2)")
+    assert not at.error
+    assert [sent_in(at, key) for key in ("bits", "mode", "per", "group")] == ["3", "asymmetric", "group", "2"]
+    at = typed(at, "_preset", "int3 nonsense")
+    (sentence,) = said(at.error)
+    assert "nonsense" in sentence
+    assert widget(at, "_preset").value == "int3 nonsense"
+    at = change(at, "ly_bias", "1")
+    assert not at.error
+    assert widget(at, "_preset").value is None
+    for bias in ("nan", "abc"):
+        (sentence,) = said(change(at, "ly_bias", bias).error)
+        assert "bias" in sentence.lower()
+    name = "torchao.int8"
+    assert sent_in(change(change(at, "ly_bias", ""), "_preset", name), "library") == name
+
+
 @pytest.mark.parametrize(
     ("parameters", "cause"),
     [
@@ -151,7 +177,14 @@ def test_real_activations_are_those_of_the_shipped_model() -> None:
     w = qc.tensors.generate(qc.tensors.Generated(shape=(8, 64)))
     assert f"Output SQNR {qc.decibels(outputs.layer(x, w, 'int4', 'int8').sqnr_db)}:" in answer(at)
     assert f"x: 128 tokens, real: inputs of {name} of charlm" in facts(at)
-    assert "inputs of layers with 64 or 160 columns, and w has 8;" in said(opened(ly_x="example").error)[0]
+    at = opened(ly_x="example")
+    (sentence,) = said(at.error)
+    assert sentence.startswith("w has 8 columns, and the real activations 64 or 160; press “Use their own w”")
+    (own,) = [button for button in at.button if button.label == "Use their own w"]
+    at = own.click().run()
+    assert not at.error
+    weight = tensors_of[name].read()
+    assert f"Output SQNR {qc.decibels(outputs.layer(x, weight, 'int4', 'int8').sqnr_db)}:" in answer(at)
 
 
 def test_terms_of_an_output_and_its_parts() -> None:
@@ -176,7 +209,9 @@ def test_terms_of_an_output_and_its_parts() -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(list(numbers.values()), expected, rtol=1e-5)
     assert "y[1, 2]: token 1, output channel 2" in bodies(at)
-    (told,) = [text for text in said(at.caption) if text.startswith("In float32, x·ΔW, Δx·W and Δx·ΔW add up")]
+    (told,) = [
+        text for text in said(at.caption) if text.startswith("In float32, x·ΔW, Δx·W and Δx·ΔW add up")
+    ]
     rest, bound = map(float, re.findall(r"\d\.\de[-+]\d+", told))
     of_library = qc.outputs.layer(X, tensors.parse(W), "int4", "int8", [0.5, -1, 3]).bound[1, 2]
     assert rest <= bound == float(f"{of_library:.1e}")
@@ -198,6 +233,12 @@ def test_an_output_that_is_none_is_one_sentence(typed: str) -> None:
     assert "is shown instead." in sentence
 
 
+def test_a_single_row_of_numbers_is_one_token() -> None:
+    at = opened(**PASTED, ly_x="paste", ly_values=tensors.encode(X[0]))
+    np.testing.assert_array_equal(values(maps(at)["x"], "x"), X[:1])
+    assert "x: 1 token, pasted" in facts(at)
+
+
 def test_the_integer_path_is_that_of_integers() -> None:
     at = opened(**PASTED, **GIVEN, ly_tab="Integer path", ly_format="uint8", ly_cell="0, 1", per="channel")
     shown = maps(at)
@@ -215,6 +256,8 @@ def test_the_integer_path_is_that_of_integers() -> None:
     y = float(found["y"].split(" = ")[-1])
     assert y == pytest.approx(values(shown["y"], "dequantized")[0, 1], rel=1e-5)
     assert text.count("clamped to") == 3
+    once, twice = (part.splitlines()[1:] for part in text.split("int32 multiplier and shift")[1:])
+    assert (len(once), len(twice)) == (2, 3)  # the second rounding has a line of its own
     rounded = {int(code) for code in re.findall(r"clamped to (\d+)", text)}
     assert max(rounded) - min(rounded) <= 1
     assert "No accumulator overflows" in " ".join(said(at.caption))
@@ -308,7 +351,7 @@ def test_static_scales_of_given_activations_are_those_of_the_first_half() -> Non
         ),
         ({"shape": "4x4x4"}, ("w has shape (4, 4, 4)", "[out, in]")),
         (
-            {**PASTED, "ly_x": "paste", "ly_values": tensors.encode(X[0])},
+            {**PASTED, "ly_x": "paste", "ly_values": tensors.encode(X[None])},
             ("x has shape", "one row per token"),
         ),
         ({"ly_outliers": 9}, ("9 outlier channels", "8 inputs")),

@@ -78,6 +78,7 @@ def test_the_answer_and_the_bars_are_what_the_methods_give() -> None:
     (bars,) = chart(at, "om_bars")["data"]
     order = [name.rstrip("*") for name in bars["y"]]
     assert order == [outputs.METHODS[f.method] for f in reversed(found.values())]
+    assert f"({gain:+.1f})" in bars["text"][order.index(name)]
     np.testing.assert_allclose(array(bars["x"]), [f.sqnr_db for f in reversed(found.values())])
     assert any("LLM.int8 always stores w in 8 bits, not 4" in text for text in said(at.caption))
     assert not at.error
@@ -86,6 +87,7 @@ def test_the_answer_and_the_bars_are_what_the_methods_give() -> None:
 @for_each("rows, said_", [
     ([("nearest", 20.0), ("gptq", 26.3)], "GPTQ loses least: 26.3 dB, 6.3 dB more than rounding to nearest."),
     ([("nearest", 22.04), ("gptq", 24.26)], "GPTQ loses least: 24.3 dB, 2.3 dB more than rounding to nearest."),
+    ([("nearest", 20.01), ("gptq", 20.04)], "No method helps here: rounding to nearest gives 20.0 dB; GPTQ gives 20.0 dB."),
     ([("nearest", 20.0), ("gptq", 18.0)], "No method helps here: rounding to nearest gives 20.0 dB; GPTQ gives 18.0 dB."),
     ([("nearest", float("inf")), ("gptq", 18.0)], "Rounding to nearest is exact here: there is no error to reduce."),
     ([("nearest", 20.0), ("gptq", float("inf"))], "GPTQ loses nothing here; rounding to nearest gives 20.0 dB."),
@@ -153,7 +155,11 @@ def test_gptq_column_by_column(order: bool) -> None:
     objective = numbers(sentence(at, "On the calibration tokens"))
     less = 100 * abs(1 - found.objective / found.nearest_objective)
     own, nearest = found.objective / (64 * 8), found.nearest_objective / (64 * 8)
-    assert objective == [pytest.approx(own, rel=1e-3), round(less), pytest.approx(nearest, rel=1e-3)]
+    assert objective == [
+        pytest.approx(own, rel=1e-3),
+        pytest.approx(less, rel=0.05),
+        pytest.approx(nearest, rel=1e-3),
+    ]
     shown = "".join(lines(at))
     code = found.quantized.codes[row, step.column].item()
     assert f"code {code}, dequantized {float(step.dequantized[row]):.5f}" in shown
@@ -163,13 +169,23 @@ def test_gptq_column_by_column(order: bool) -> None:
     assert "no column is left" in sentence(at, "Step 8 of 8")
 
 
+@for_each("own, nearest, said_", [
+    (124.2, 222.7, "124.2, 44 % less than the 222.7 of"), (4.0, 3.9, "4, 2.6 % more than the 3.9 of"),
+    (4.081, 4.0811, "4.081, as with"), (0.0, 0.0, "0, as with"), (0.5, 0.0, "0.5 against the 0 of"),
+])  # fmt: skip
+def test_gptq_on_its_own_objective(own: float, nearest: float, said_: str) -> None:
+    ran = run.Ran(outputs.MethodOutput("gptq", 1.0), objective=(own, nearest))
+    text = "On the calibration tokens, the mean squared error of the output is"
+    assert words.compensating(ran) == f"{text} {said_} rounding to nearest."
+
+
 def test_hadamard() -> None:
     at = opened(om_method="hadamard", om_signs="random")
     rotated = outputs.hadamard(W, X, seed=0)
     expected = [float(m.abs().max()) for m in (rotated.x, X, rotated.w, W)]
     assert numbers(sentence(at, "Rotated")) == pytest.approx(expected, rel=0.01)
     counts = [array(trace["y"]) for trace in chart(at, "om_histograms")["data"]]
-    assert [np.nansum(c[::2]) for c in counts] == [512, 512, 64, 64]
+    assert [c[::2][c[::2] >= 1].sum() for c in counts] == [512, 512, 64, 64]
 
 
 def test_llm_int8() -> None:
@@ -317,7 +333,10 @@ def test_given_activations_are_halved() -> None:
     np.testing.assert_allclose(array(bars["x"]), [f.sqnr_db for f in reversed(expected)])
     told = "Methods are calibrated on the first 4 tokens of x; errors are measured on the other 3."
     assert told in said(at.caption)
-    assert max(array(each["x"]).max() for each in chart(at, "om_tokens_curve")["data"] if len(array(each["x"]))) == 4
+    assert (
+        max(array(each["x"]).max() for each in chart(at, "om_tokens_curve")["data"] if len(array(each["x"])))
+        == 4
+    )
     script = next(code.value for code in at.code if "qc.outputs.gptq" in code.value)
     exec(compile(script, "script", "exec"), {})
     at = change(at, "_ly_text", "1 2 3\n4 5 6")

@@ -237,6 +237,14 @@ def test_rows_of_a_deflated_member_are_unpacked_alone(tmp_path, monkeypatch):
     assert 60 < len(source._places) <= x.nbytes // (1 << 16) + 1
 
 
+def test_a_deflated_member_is_whole_though_its_last_numbers_come_after_its_last_packed_byte(tmp_path):
+    """Zeros, whose last repetition does not fit into the last part: those of a bias that was never trained."""
+    for many in ((9 << 16) - 16, 18 << 16, 25 << 16):
+        np.savez_compressed(tmp_path / "x.npz", x=np.zeros(many, np.float32))
+        tensor = open_checkpoint(tmp_path / "x.npz").tensors["x"]
+        assert tensor.read(slice(many - 4, many)).tolist() == [0.0] * 4, many
+
+
 def test_a_large_deflated_member_takes_the_memory_of_the_rows_that_are_read(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", x=np.zeros((1 << 12, 1 << 12), np.float32))
     tensor = open_checkpoint(tmp_path / "x.npz").tensors["x"]

@@ -1,6 +1,7 @@
 """Integer products and requantization: torch's _int_mm, onnxruntime's operators, and exact fractions."""
 
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -188,6 +189,26 @@ def test_the_two_roundings_differ_by_one_where_people_report_it():
         assert int((once - real).abs().max()) <= 1
         differ += int((once != twice).sum())
     assert differ > 0
+
+
+@pytest.mark.parametrize("multiplier", [0.0888412, 0.3, 0.5, 1.7, 1e-7])
+def test_every_rounding_of_a_code_can_be_followed_in_its_lines(multiplier):
+    """round(a·b) = c: each c is what the runtime's rounding makes of the a·b that is shown."""
+    for total in (50, -50, 12345, 5, -5):
+        for how, rounds in (("single", [half_up]), ("double", [half_up, half_away])):
+            found = qc.outputs.requantize([[total]], multiplier, 7, "int16", how)
+            _, *lines = found.lines(0, 0, 7)
+            assert len(lines) == (2 if how == "double" and multiplier < 0.5 else 1)
+            for line, rounded in zip(lines, rounds, strict=False):
+                product, result = re.fullmatch(
+                    r"round\((.+) = .+\)(?: \+ 7)? = (-?\d+)(?:, clamped to .*)?", line
+                ).groups()
+                exact = Fraction(1)
+                for factor in product.split("·"):
+                    base, _, power = factor.partition("^")
+                    exact *= Fraction(int(base)) ** int(power or 1)
+                assert rounded(exact) + 7 * (line is lines[-1]) == int(result), line
+            assert int(result) == int(found.codes)
 
 
 def test_a_multiplier_that_rounds_to_the_next_power_of_two():

@@ -185,6 +185,10 @@ def test_activations_have_the_mean_squares_that_were_given():
     x = qc.outputs.of_mean_squares(wanted, 7, seed=4).numpy().astype(np.float64)
     np.testing.assert_allclose((x**2).mean(0), wanted, rtol=1e-6)
     assert len(np.unique(x[:, 0])) == 7
-    for wrong, words in (([[1.0]], "one mean square per input"), ([1.0, -1.0], "negative"), ([np.nan], "NaN")):
+    for wrong, words in (
+        ([[1.0]], "one mean square per input"),
+        ([1.0, -1.0], "negative"),
+        ([np.nan], "NaN"),
+    ):
         with pytest.raises(qc.QuantError, match=words):
             qc.outputs.of_mean_squares(wrong, 3)
