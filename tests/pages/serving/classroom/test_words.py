@@ -36,8 +36,16 @@ def test_the_tables_have_what_phones_ask_for_and_no_more():
         assert asked_for <= words.FIXED.keys(), call
     assert {key for key in words.FIXED if f'"{key}"' not in script} <= {"ended"}
     kinds = {m.in_answers.kind for m in MISTAKES.values() if m.in_answers}
-    assert words.KINDS.keys() == kinds | {"not an integer", "off by one", "swapped", "too few digits", "wrong"}
-    asked = {questions._prompt_key(a, many, whole) for a in ASKED for many in (1, 2) for whole in (True, False)}
+    assert words.KINDS.keys() == kinds | {
+        "not an integer",
+        "off by one",
+        "swapped",
+        "too few digits",
+        "wrong",
+    }
+    asked = {
+        questions._prompt_key(a, many, whole) for a in ASKED for many in (1, 2) for whole in (True, False)
+    }
     assert words.PROMPTS.keys() == asked
 
 
