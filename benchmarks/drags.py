@@ -3,9 +3,9 @@
     python benchmarks/drags.py
 
 Each session has a tensor of its own and asks for the next picture a frame after the last one, as maps do; in
-between it asks ahead for the one after it, and less often the more the server refuses that. Maps would not ask
-again for what they know ahead; here every picture is asked for, so that the load stays. Visitors and server share
-the machine. Exits with 1 if a visitor falls under the goal.
+between it asks ahead for the one after it, and less often the more the server refuses that. Maps would not
+ask again for what they know ahead; here every picture is asked for, so that the load stays. Visitors and
+server share the machine. Exits with 1 if a visitor falls under the goal.
 """
 
 import argparse
