@@ -32,7 +32,7 @@ _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
     "abs": "abs absolute fabs relu",
     "neg": "neg negative",
-    "shift": "lshift",
+    "shift": "lshift left_shift bitwise_left_shift",
     "cast": "to type astype float half double bfloat16 int long short char byte bool",
     "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite "
     "logical_not",
@@ -57,7 +57,7 @@ _OPERATIONS = {  # what the trace calls them
     "other": "bucketize digitize searchsorted "
     "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
     "bincount scatter_add index_add frexp cumsum unique argsort sort topk matmul mm dot outer zeros_like "
-    "ones_like empty_like zeros "
+    "ones_like empty_like zeros bitwise_or bitwise_and bitwise_xor right_shift bitwise_right_shift "
     "ones empty full full_like new_zeros new_ones new_empty new_full new_tensor eye arange linspace",
     "random": "rand randn random rand_like randn_like uniform normal standard_normal randperm randint",
 }

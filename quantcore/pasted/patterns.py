@@ -42,8 +42,8 @@ def arrange(pattern: str, shape: tuple[int, ...], sizes: dict[str, int], way: st
     """
     sides = [_groups(side) for side in pattern.split("->")]
     require(len(sides) == 2, _BROKEN)
-    left, right = ([_named_dots(g, len(shape) - len(sides[0]) + 1) for g in side] for side in sides)
-    left, right = ([one for groups in side for one in groups] for side in (left, right))
+    missing = len(shape) - len(sides[0]) + 1
+    left, right = ([one for group in side for one in _named_dots(group, missing)] for side in sides)
     require(len(left) == len(shape), "the pattern of einops has not the axes of its tensor", refused=False)
     known = _sizes(left, shape, sizes)
     before, after = ([name for group in side for name in group] for side in (left, right))

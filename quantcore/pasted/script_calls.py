@@ -69,8 +69,8 @@ class ScriptCalls(Expressions):
         """Call a method with sizes, axes or one axis."""
         if isinstance(of.value, np.ndarray) and name in ("amax", "amin"):
             name = name[1:]
-        given = self.note(given) if isinstance(given, int) else self._sizes(given)
-        return self.call(self.member(of, name), [given], {})
+        argument = self.note(given) if isinstance(given, int) else self._sizes(given)
+        return self.call(self.member(of, name), [argument], {})
 
     def _sizes(self, sizes: tuple[int, ...]) -> Val:
         parts = tuple(self.note(n) for n in sizes)

@@ -153,6 +153,15 @@ ROUNDING = (
         ),),
     ),
     Mistake(
+        "packed_signs", "overflow", ("mistakes", "clamp-of-another-type"),
+        in_source=InSource(
+            "Negative codes packed with their sign",
+            "Codes as low as {low} are combined by | without a mask: the sign of a negative code is 1 in all "
+            "higher bits, so it overwrites the code above it ({lost} of the bytes on the tensors tried).",
+            "Keep the lower {bits} bits first: codes & {mask}.",
+        ),
+    ),
+    Mistake(
         "decimals", "rounding", ("mistakes", "truncated"),
         in_source=InSource(
             "Codes rounded to decimals",

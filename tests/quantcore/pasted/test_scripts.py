@@ -188,3 +188,47 @@ def test_calls_of_scikit_learn_say_what_to_paste_instead():
         reading = qc.read_code(f"from sklearn.{home} import {name}\nmade = {call}\n")
         why = f"Line 2: `{name}` is not followed (paste its steps: {instead})"
         assert [said.startswith(why) for said in reading.unread] == [True]
+
+
+def test_codes_that_are_packed_need_a_mask():
+    text = """
+import torch
+def pack(w):
+    s = w.abs().amax(1, keepdim=True) / 7
+    q = torch.clamp(torch.round(w / s), -8, 7).to(torch.int8)
+    return (q[:, 1::2] << 4) | {low}
+"""
+    (found,) = qc.read_code(text.format(low="q[:, ::2]")).mistakes
+    assert (found.line, found.mistake) == (6, "packed_signs")
+    assert "codes & 0xf" in found.fix
+    low, high = torch.tensor([-3], dtype=torch.int8), torch.tensor([5], dtype=torch.int8)
+    assert ((high << 4) | low).item() == -3  # the 5 is lost
+    for low in ("(q[:, ::2] & 0xF)", "(q[:, ::2] + 8)"):
+        assert not qc.read_code(text.format(low=low)).mistakes
+    text = """
+import numpy as np
+def pack(w):
+    q = np.clip(np.round(w / (np.abs(w).max() / 7)), -8, 7).astype(np.int8)
+    return np.bitwise_or(np.left_shift(q[:, 1::2], 4), {low})
+"""
+    assert [f.mistake for f in qc.read_code(text.format(low="q[:, ::2]")).mistakes] == ["packed_signs"]
+    masked = qc.read_code(text.format(low="np.bitwise_and(q[:, ::2], 0xF)"))
+    assert not masked.mistakes
+    assert not masked.unread
+
+
+def test_a_cast_after_128_is_subtracted_drops_the_fraction():
+    """Of negative numbers it rounds up, of positive ones down, as embeddings are stored in int8."""
+    text = """
+import numpy as np
+def q(x):
+    low = x.min(axis=0)
+    step = (x.max(axis=0) - low) / 255
+    return ((x - low) / step - 128).astype(np.int8)
+"""
+    reading, found = codes_of(text)
+    assert [(found.line, found.mistake) for found in reading.mistakes] == [(6, "toward_zero")]
+    assert "toward" in reading.summary or "truncate" in reading.summary
+    x = X.numpy()
+    right = np.trunc((x - x.min(0)) / ((x.max(0) - x.min(0)) / np.float32(255)) - 128)
+    assert np.array_equal(found.numpy(), right)
