@@ -924,7 +924,7 @@ def test_rounding(name: str) -> None:
     at = opened(rounding=name)
     assert_codes(at)
     assert scheme(at) == DEFAULT + f"(rounding={name})"
-    assert_codes(change(at, "_scheme_text", f"int4 onnxruntime(rounding={name})"))
+    assert_codes(change(opened(), "_scheme_text", f"int4 onnxruntime(rounding={name})"))
 
 
 def test_rounding_that_is_none() -> None:
