@@ -12,6 +12,34 @@
   const OPEN = "[role=dialog], %popover_body%, [role=listbox]"; // while one is open, the page behind it stays
   const control = (name) => document.querySelector(`.st-key-lesson_${name} :is(button, a)`);
 
+  // A class takes a press for the turn that its page shows, and none so soon after another. Whoever looks at the projector
+  // presses again before the presenter's page is drawn: such a press waits for the page.
+  const BOUNCE = 600, PATIENCE = 20_000; // ms; the first as in pages/serving/classroom/store.py
+  const turn = () => document.querySelector(".st-key-lesson_next [class*=st-key-class_next_]")?.className.match(/class_next_(\d+)/)[1];
+  const busy = () => !document.querySelector("%app%[%script_state%=notRunning]");
+  let pressed = -BOUNCE, seen, drawn = -BOUNCE, waiting = 0; // when a key was pressed; the turn shown, and since when
+  const look = () => { if (turn() !== seen) { seen = turn(); drawn = Date.now(); } };
+  window.setInterval(look, 200);
+  function press(name) {
+    const now = Date.now(), before = turn();
+    if (before === undefined) { control(name)?.click(); return; }
+    if (waiting || now - pressed < BOUNCE) return; // twice, where once was meant
+    const came = pressed;
+    pressed = now;
+    look();
+    const ready = () => {
+      look();
+      const isOwed = drawn < came && busy() && Date.now() - now < PATIENCE; // what the press before asked for
+      if (isOwed || Date.now() - drawn < BOUNCE) return false;
+      window.clearInterval(waiting);
+      waiting = 0;
+      pressed = Date.now();
+      control(name)?.click();
+      return true;
+    };
+    if (!ready()) waiting = window.setInterval(ready, 50);
+  }
+
   // Only within this browser, and only that a key was pressed in the projector's window of which class: it steers nothing
   const keys = new BroadcastChannel("quantscope-class-keys");
   const codeOf = (at, name) => new URLSearchParams(at.location.search).get(name)?.split(".")[0];
@@ -25,7 +53,7 @@
     return null;
   };
   keys.addEventListener("message", ({ data: { name, code } }) => {
-    if (Object.values(KEYS).includes(name) && code === codeOf(window, "presenter")) control(name)?.click();
+    if (Object.values(KEYS).includes(name) && code === codeOf(window, "presenter")) press(name);
   });
 
   window.addEventListener("keydown", (event) => {
@@ -44,7 +72,7 @@
     if (event.key.startsWith("Arrow") && at.closest("[role=radiogroup], [type=radio]")) return; // they choose
     event.preventDefault(); // or the page would scroll
     event.stopPropagation();
-    if (!event.repeat) control(name).click();
+    if (!event.repeat) press(name);
   }, true);
 
   let held = null; // which of the two has the focus

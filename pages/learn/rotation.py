@@ -97,7 +97,7 @@ match step:
                 "no rotation" if size == 1 else f"{size} channels": max(quality, 0.0)
                 for size, (quality, _) in found.items()
             }
-            texts = [f"{qc.decibels(quality)}, max|x| {reach:.3g}" for quality, reach in found.values()]
+            texts = [f"{qc.decibels(quality)},<br>max|x| {reach:.3g}" for quality, reach in found.values()]
             views.figure(
                 lessons.bars(bars, texts, "SQNR of the output (dB)", **frame.plot_style()),
                 "learn_rotation_layer",

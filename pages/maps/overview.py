@@ -32,7 +32,11 @@ def draw(place: DeltaGenerator, tensor: PageTensor, scheme: qc.Scheme) -> None:
     if seen or tensor.elements < LARGE:
         return
     slot = place.empty()
-    page_frame.at_end(slot.empty)
+
+    def go() -> None:
+        slot.empty()
+
+    page_frame.at_end(go)
     verb = "generated" if tensor.spec else "read"
     slot.html(markup(f"{_shape(tensor)} elements are being {verb}…", tensor))
     whole = len(tensor.shape) == 2 and not (st.session_state.get("rows") or st.session_state.get("cols"))

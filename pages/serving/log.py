@@ -73,7 +73,10 @@ def for_a_class(served_at: str, own: str | None, contained: bool) -> str:
         contained: whether it is a container, whose address others do not reach.
     """
     if network.is_loopback(served_at):
-        return f"A class can't open them: they are served at {served_at} alone; leave server.address out"
+        return (
+            f"A class opens them only through a proxy on this machine, as they are served at {served_at}; "
+            "without one, leave server.address out"
+        )
     if contained:
         return "A class opens the address of the machine that runs this container, at the published port"
     if served_at in ("", "0.0.0.0", "::"):

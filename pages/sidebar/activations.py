@@ -169,7 +169,12 @@ def _number(place: Any, label: str, key: str, low: Any, high: Any, about: str, *
 
 
 def _given(x: PageTensor, words: str) -> GivenActivations:
-    """Return activations known only by their values: static scales are found on the first half of them."""
+    """Return activations known only by their values: static scales are found on the first half of them.
+
+    A single row of numbers is one token.
+    """
+    if len(x.shape) == 1:
+        x = of_values(cache.values(x).numpy()[None], x.title)
     values, rows = cache.values(x), count((*x.shape, 0)[0], "token")
     if values.dim() != 2:
         raise qc.QuantError(f"x has shape {x.shape}; give a matrix, [tokens, in], with one row per token.")

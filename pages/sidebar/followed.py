@@ -30,7 +30,7 @@ def controls(
     if tensor is None or scheme is None:
         return {}
     fmt, found = scheme.format, {**_numbers(scheme.range_setting), **_generators(tensor)}
-    found |= granularities.controls(scheme.granularity, per)
+    found |= granularities.controls(scheme.granularity, per, tensor.shape)
     if value is not None:
         found[VALUE] = value
     if isinstance(fmt, qc.IntFormat):

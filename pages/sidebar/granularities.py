@@ -5,8 +5,7 @@ The choice of a granularity is at its place in `PER`; sizes and axes are numbers
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import quantcore as qc
 from pages.shared.state.selection import Controls
@@ -20,24 +19,61 @@ PER = {
     "block": "block",
 }
 # key -> label; an option first, since its own controls begin anew
-KEYS = {"per": "One scale per", "axis": "Axis", "group": "Group size", "group_axis": "Along axis"}
+KEYS = {
+    "per": "One scale per",
+    "axis": "Axis",
+    "group": "Group size",
+    "group_axis": "Along axis",
+    "group_all": "Shared by all",
+    "block": "Block shape",
+}
 
 
-def controls(granularity: qc.Granularity, option: str) -> Controls:
+class _Group(NamedTuple):
+    """A group along an axis; ``shared``: whether all indices of the other axes have one scale together."""
+
+    size: int
+    axis: int
+    shared: bool
+
+    @classmethod
+    def of(cls, granularity: qc.Granularity, shape: tuple[int, ...]) -> "_Group | None":
+        """Return a granularity as a group; None if it is none, or a block of which the axis can't be told."""
+        match granularity:
+            case qc.PerGroup(size, axis):
+                return cls(size, axis, False)
+            case qc.PerBlock(lengths) if len(lengths) == len(shape):
+                shorter = [axis for axis, n in enumerate(lengths) if n != shape[axis]]
+                return cls(lengths[shorter[0]], shorter[0], True) if len(shorter) == 1 else None
+        return None
+
+    def granularity(self, shape: tuple[int, ...]) -> qc.PerGroup | qc.PerBlock:
+        """Return the granularity of the group."""
+        if not self.shared:
+            return qc.PerGroup(self.size, self.axis)
+        return qc.PerBlock(tuple(self.size if axis == self.axis else n for axis, n in enumerate(shape)))
+
+
+def controls(granularity: qc.Granularity, option: str, shape: tuple[int, ...]) -> Controls:
     """Return what the controls of a granularity stand at, by key.
 
     Args:
         option: the one chosen; for a group that all rows or columns share, a block does not tell it.
+        shape: of the tensor.
     """
     place = {"per": ([*PER].index(option),)} if option in PER else {}
     match granularity:
         case qc.PerChannel(axis):
             return {**place, "axis": (axis,)}
-        case qc.PerGroup(size, axis):
-            return {**place, "group": (size,), "group_axis": (axis,)}
         case qc.PerFlatGroup(size):
             return {**place, "group": (size,)}
-    return place
+        case qc.PerBlock(lengths) if option == "block":
+            return {**place, "block": lengths}
+    group = _Group.of(granularity, shape)
+    if group is None:
+        return place
+    shared = {"group_all": (int(group.shared),)} if len(shape) > 1 else {}
+    return {**place, "group": (group.size,), "group_axis": (group.axis,), **shared}
 
 
 def chosen(at: Controls) -> str:
@@ -58,28 +94,41 @@ def moved(
     """
     found, option = scheme.granularity, chosen(at)
     for key in KEYS:
-        number = _number(key, values[key]) if key in values else None
-        if number is None or (number,) == at.get(key):
+        numbers = _numbers(key, values[key]) if key in values else None
+        if numbers is None or numbers == at.get(key):
             continue
+        number, group = numbers[0], _Group.of(found, shape) if option == "group" else None
         match key, found:
             case "per", _:
                 if number >= len(PER):
                     raise qc.QuantError(f"{KEYS[key]} must be from 0 to {len(PER) - 1}, not {number}.")
                 option = [*PER][number]
                 found = begun(option, shape, scheme.convention)
-            case "group", qc.PerGroup() | qc.PerFlatGroup():
-                found = replace(found, size=number)
+            case "group", qc.PerFlatGroup():
+                found = qc.PerFlatGroup(number)
             case "axis", qc.PerChannel():
                 found = qc.PerChannel(number)
-            case "group_axis", qc.PerGroup(size):
-                found = qc.PerGroup(size, number)
+            case "block", qc.PerBlock() if option == "block":
+                found = qc.PerBlock(numbers)
+            case "group", _ if group:
+                found = group._replace(size=number).granularity(shape)
+            case "group_axis", _ if group:
+                found = group._replace(axis=number).granularity(shape)
+            case "group_all", _ if group:
+                found = group._replace(shared=bool(number)).granularity(shape)
     return found, option
 
 
-def _number(key: str, typed: str) -> int:
-    if not (typed.isascii() and typed.isdecimal() and len(typed) <= 12):
-        raise qc.QuantError(f"{KEYS[key]} must be an integer from 0, not {typed[:40]!r}.")
-    return int(typed)
+def _numbers(key: str, typed: str) -> tuple[int, ...]:
+    """Return the numbers that a request names; one, but of a block one per axis, where -1 is a whole axis."""
+    parts = typed[:400].split(",") if key == "block" else [typed]
+    for part in parts:
+        whole = key == "block" and part == "-1"
+        if not whole and not (part.isascii() and part.isdecimal() and len(part) <= 12):
+            raise qc.QuantError(f"{KEYS[key]} must be an integer from 0, not {part[:40]!r}.")
+    if key == "group_all" and typed not in ("0", "1"):
+        raise qc.QuantError(f"{KEYS[key]} must be 0 (no) or 1 (yes), not {typed[:40]!r}.")
+    return tuple(map(int, parts))
 
 
 def begun(option: str, shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:

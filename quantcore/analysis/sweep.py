@@ -148,9 +148,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def measure(
-    x: Tensor, dtype: torch.dtype, index: int, scheme: Scheme, output: Measure | None = None
-) -> Row:
+def measure(x: Tensor, dtype: torch.dtype, index: int, scheme: Scheme, output: Measure | None = None) -> Row:
     """Quantize with one scheme and measure the error; ``dtype``: of x, as in `apply_quietly`."""
     start, of_output = time.perf_counter(), None if output is None else math.nan
     try:

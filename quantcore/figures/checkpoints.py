@@ -45,7 +45,7 @@ _THICK, _HIGH = 26, 214  # px: the thickest bar, and the height of the plot
 Point = tuple[float, float]  # bytes, summed error
 _BITS = (2, 3, 4, 6, 8, 16)  # on the color bar
 _LABEL = 40  # characters
-_PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(14,17,23)"}
+_PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(23,22,20)"}
 
 
 def harm(

@@ -36,6 +36,7 @@ _TITLES = (
     "w: done on the left, open on the right",
     "Added to the open columns",
 )
+_NO_ELEMENT = 0.5  # where a logarithmic axis begins
 _GAP = 0.16  # between two charts side by side, of the width
 
 
@@ -101,14 +102,18 @@ def channel_maxima(charts: Mapping[str, Mapping[str, Array]], *, theme: str = "l
 
 
 def histograms(charts: Mapping[str, Mapping[str, tuple[Array, Array]]], *, theme: str = "light") -> go.Figure:
-    """Return counts and edges of the elements before and after, of several matrices, logarithmic."""
+    """Return the elements before and after, by counts and edges, of several matrices, logarithmic.
+
+    Where there are none, the line is at the bottom, half an element.
+    """
     traces, layout = [], _beside_each_other(list(charts), theme)
     for i, series in enumerate(charts.values(), 1):
         for (name, (counts, edges)), color in zip(series.items(), (LINE[theme], FILL[theme]), strict=False):
             traces.append(
                 go.Scatter(
                     x=np.repeat(edges, 2)[1:-1],
-                    y=np.repeat(np.where(counts > 0, counts, np.nan), 2),
+                    y=np.repeat(np.maximum(counts, _NO_ELEMENT), 2),
+                    customdata=np.repeat(counts, 2),
                     name=name,
                     mode="lines",
                     line={"color": color, "width": 2},
@@ -116,11 +121,16 @@ def histograms(charts: Mapping[str, Mapping[str, tuple[Array, Array]]], *, theme
                     yaxis=f"y{i}",
                     legendgroup=name,
                     showlegend=i == 1,
-                    hovertemplate="near %{x:.4~g}: %{y} elements<extra>" + name + "</extra>",
+                    hovertemplate="near %{x:.4~g}: %{customdata} elements<extra>" + name + "</extra>",
                 )
             )
         layout[f"xaxis{i}"] |= {"title": "value"}
-        layout[f"yaxis{i}"] |= {"type": "log", "dtick": 1}
+        most = max(float(counts.max()) for counts, _ in series.values())
+        layout[f"yaxis{i}"] |= {
+            "type": "log",
+            "dtick": 1,
+            "range": np.log10([_NO_ELEMENT, 1.5 * max(most, 1)]),
+        }
     return go.Figure(traces, layout)
 
 
@@ -173,7 +183,7 @@ def _searched(x: list[float], y: list[float], best: float, i: int, theme: str) -
         y=[least],
         mode="markers+text",
         text=[f"{least:.3g} at {best:.3g}"],
-        textposition="top right" if best <= (min(x) + max(x)) / 2 else "top left",
+        textposition="bottom right" if best <= (min(x) + max(x)) / 2 else "bottom left",
         cliponaxis=False,
         marker={"color": LINE[theme], "size": 12},
         name="least error",

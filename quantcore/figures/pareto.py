@@ -66,7 +66,7 @@ def pareto(
     best = known.iloc[frontier(known["bits_per_element"], sign * known[metric])]
     traces = []
     if metric == "sqnr_db" and len(known):
-        ends = [0.0, float(known["bits_per_element"].max()) + 0.5]
+        ends = [0.0, _reach(known, metric)]
         line = {"color": DIM[theme], "dash": "dot", "width": 1}
         traces.append(_line(ends, [DB_PER_BIT * e for e in ends], "Gaussian limit, 6.02 dB per bit", line))
     line = {"color": INK[theme], "width": 1.5, "shape": "hv"}
@@ -83,6 +83,14 @@ def pareto(
         traces.append(_points(ringed, metric, "the scheme in the sidebar", marker))
     traces += _labels(best, metric)  # last: narrow windows hide the last one (page.css)
     return go.Figure(traces, _layout(metric, limit, theme))
+
+
+def _reach(points: "pd.DataFrame", metric: str) -> float:
+    """Return up to how many bits per element the Gaussian limit is drawn: not far above the points, where it
+    would press them together.
+    """
+    highest = max(0.0, float(points[metric].max()))
+    return min(float(points["bits_per_element"].max()) + 0.5, max(1.0, 1.15 * highest / DB_PER_BIT))
 
 
 def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
@@ -117,7 +125,7 @@ def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
         return []
     names = [short_scheme(name) for name in best["name" if "name" in best else "scheme"]]
     if is_in_db(metric):
-        heights = y / (DB_PER_BIT * float(x.max()) or 1.0)
+        heights = y / (DB_PER_BIT * _reach(best, metric))
     else:
         heights = np.log10(y) / (float(np.ptp(np.log10(y))) or 1.0)
     ends = x / (float(x.max()) or 1.0)

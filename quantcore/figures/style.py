@@ -5,6 +5,7 @@ Colors are written as rgb(): Streamlit's front end replaces #000001 to #000040 w
 
 import math
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -123,13 +124,9 @@ def short_scheme(name: str) -> str:
     return text if len(text) <= 30 else f"{text[:29]}…"
 
 
-def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
-    """Return a layout with its own template: importing streamlit changes the default template.
-
-    Args:
-        size: of all type but titles, in px.
-    """
-    ink = {"color": INK[theme], "family": FAMILY, "size": size}
+@cache
+def _template(theme: str, size: float) -> go.layout.Template:
+    """Return our template, made once: Plotly checks each of its parts, which takes longer than a figure."""
     # Plotly's own titles of axes, legends and color bars are larger
     named = {"title": {"font": {"size": size}}}
     axis = named | {
@@ -140,7 +137,7 @@ def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
         "exponentformat": "e",
     }
     bar = {"colorbar": named}
-    template = go.layout.Template(
+    return go.layout.Template(
         # automargin makes room for tick labels of many digits
         layout={
             "xaxis": axis,
@@ -152,16 +149,33 @@ def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
         },
         data={"heatmap": [bar], **{kind: [{"marker": bar}] for kind in ("bar", "scatter", "treemap")}},
     )
+
+
+def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
+    """Return a layout with its own template: importing streamlit changes the default template.
+
+    Args:
+        size: of all type but titles, in px.
+    """
     return {
-        "template": template,
+        "template": _template(theme, size),
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": DIM[theme], "activecolor": INK[theme]},
-        "font": ink,
+        "font": {"color": INK[theme], "family": FAMILY, "size": size},
         "height": height,
         "margin": {"l": 44, "r": 12, "t": 40, "b": 40},
         "showlegend": False,
     }
+
+
+def unchecked(data: list[dict[str, Any]], layout: dict[str, Any]) -> go.Figure:
+    """Return a figure of plain traces, each with its type.
+
+    For figures that follow a hand: Plotly's checks of names and values, which a test makes instead, take ten
+    times as long as all else.
+    """
+    return go.Figure(data, layout, _validate=False)
 
 
 def title(text: str, x: float, y: float) -> dict[str, Any]:

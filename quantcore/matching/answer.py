@@ -4,6 +4,7 @@ from dataclasses import astuple, replace
 
 import torch
 
+from quantcore.conventions import TEXTBOOK
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, shared_by
 from quantcore.matching.record import Candidate, few, precisions
@@ -91,10 +92,21 @@ def rules(scheme: Scheme, rank: int, rule: str = "") -> str:
     ('int8 symmetric, narrow range −127..127, one scale', 'int8 symmetric, one scale: max|x| / 128')
     """
     fixed = f": {rule}" if rule else ", with fixed scales"
-    known = fixed if scheme.range_setting.gives_parameters else ""
+    known = fixed if scheme.range_setting.gives_parameters else _of_range(scheme)
     chosen = isinstance(scheme.range_setting, Percentile | HalfQuadratic)
     setting = f", range setting {write_call(scheme.range_setting)}" if chosen else ""
     return f"{_codes(scheme)}, {_scales(scheme.granularity, rank)}{known}{setting}"
+
+
+def _of_range(scheme: Scheme) -> str:
+    """Return how the range is divided, if not by its steps, and whether its minimum is subtracted from x."""
+    fmt, convention = scheme.format, scheme.convention
+    if scheme.symmetric or not isinstance(fmt, IntFormat):
+        return ""
+    divided = convention.scale.asymmetric_scale == "range_over_codes"
+    of_scale = f": (max − min) / {convention.scale.parts(fmt)}" if divided else ""
+    plain = convention.library == TEXTBOOK.library and convention.zero_point.is_min
+    return of_scale + ", (x − min) / scale without a zero point" * plain
 
 
 def _codes(scheme: Scheme) -> str:

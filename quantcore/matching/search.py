@@ -48,6 +48,7 @@ from quantcore.matching.hypotheses.search_space import (
     other_formats,
     other_groups,
 )
+from quantcore.matching.hypotheses.unsigned import from_lowest, unsigned
 from quantcore.matching.inputs import fits_grid, read_codes, read_original, read_parameter
 from quantcore.matching.record import KnownMistake, Matches, Progress
 from quantcore.mistakes import CASES, Outcome, compare
@@ -64,8 +65,11 @@ _BELOW_MIDDLE = tuple(
     TEXTBOOK.changed(unsigned_symmetric_zero_point="below_middle", symmetric_scale=rule)
     for rule in ("amax_over_qmax", "amax_over_half_range", "amax_over_half_codes")
 )
-# (x - min) / s, of codes that start at 0, and its ways of rounding
-_FROM_MIN = (TEXTBOOK.changed(kernel="H", zero_point_form="min", zero_in_range="no"),)
+# (x - min) / s, of codes that start at 0, with s = (max - min) / 255 or / 256
+_FROM_MIN = tuple(
+    TEXTBOOK.changed(kernel="H", zero_point_form="min", zero_in_range="no", asymmetric_scale=rule)
+    for rule in ("range", "range_over_codes")
+)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Step = Callable[[float], Iterator[Hypothesis]]
 Part = SearchTask | Step
@@ -246,16 +250,8 @@ class _Search:
 
     def _below_middle(self) -> list[Part]:
         """Return symmetric codes that were shifted by qmax of the signed format: around 127 or 7."""
-        tasks = self.space.tasks(self._unsigned(), conventions=_BELOW_MIDDLE)
+        tasks = self.space.tasks(unsigned(self.readings), conventions=_BELOW_MIDDLE)
         return [dataclasses.replace(task, symmetries=(True,)) for task in tasks]
-
-    def _unsigned(self) -> list[GivenCodes]:
-        """Return the readings whose formats start at 0, with these formats."""
-        unsigned = [
-            GivenCodes(r.corruption, r.codes, tuple(f for f in r.formats if not (f.signed or f.narrow)))
-            for r in self.readings
-        ]
-        return [reading for reading in unsigned if reading.formats]
 
     def _named(self, limit: float) -> Iterator[Hypothesis]:
         self.tried += len(self.space.fits)
@@ -265,10 +261,16 @@ class _Search:
         """Return tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
-        from_min = self.space.tasks(self._unsigned(), ((), *choices), _FROM_MIN)
+        # all granularities: integers for zero points, which narrow them down, tell nothing here
+        from_min = SearchTask(
+            self.space.every, from_lowest(self.readings), ((), *choices), False, (False,), _FROM_MIN
+        )
         tasks = [*self.space.tasks(readings, SINGLE), *self._with_given_scale(readings, choices)]
-        tasks += [dataclasses.replace(task, symmetries=(False,)) for task in from_min]
-        return [*tasks, *(SearchTask(source, readings) for source in swapped_axes(self.evaluator.x))]
+        return [
+            *tasks,
+            from_min,
+            *(SearchTask(source, readings) for source in swapped_axes(self.evaluator.x)),
+        ]
 
     def _combined(self) -> list[Part]:
         """Return combinations of mistakes typical of handwritten code, in the most likely formats."""

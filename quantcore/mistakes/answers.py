@@ -12,7 +12,7 @@ from quantcore.mistakes.cell import Cell
 from quantcore.mistakes.record import InAnswers, Mistake
 from quantcore.quantization import Quantized
 from quantcore.scheme import bits_per_element
-from quantcore.tracing import Trace, scale_formula, trace
+from quantcore.tracing import Trace, number, scale_formula, trace
 
 Place = tuple[int, ...]
 OF_BLOCKS = ("scale", "zero_point")  # what is asked of blocks
@@ -67,7 +67,7 @@ def _values(given: InAnswers, cell: Cell, asked: str) -> Iterator[tuple[float, s
     elif asked == "error":
         yield from given.error(cell)
         for value, sentence in _values(given, cell, "dequantized"):
-            yield cell.t.x - value, sentence
+            yield cell.t.x - value, f"x̂ was taken as {number(value)}. {sentence}"
     else:
         each = {"codes": given.code, "scale": given.scale, "zero_point": given.zero_point, "bits": given.bits}
         yield from each[asked](cell)

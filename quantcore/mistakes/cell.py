@@ -152,6 +152,12 @@ class Cell:
         found = storage(self.result.scheme, tuple(self.result.x.shape))
         return (found.codes + found.scales) / found.elements
 
+    @property
+    def bits_with_half_scales(self) -> float:
+        """The bits per element of the tensor if a scale took half its bits."""
+        found = storage(self.result.scheme, tuple(self.result.x.shape))
+        return (found.codes + found.scales / 2 + found.zero_points) / found.elements
+
     def blocks(self) -> Iterator[tuple[tuple[int, ...], float, float]]:
         """Yield position, scale and zero point of each block, the nearest first; none of too many."""
         scales = self.result.scale

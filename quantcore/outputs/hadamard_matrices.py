@@ -6,6 +6,7 @@ gives those up to 172 which Paley's do not: J. Williamson 1944, "Hadamard's Dete
 of Four Squares".
 """
 
+import itertools
 from functools import cache
 
 import torch
@@ -55,19 +56,27 @@ def factors(size: int) -> tuple[int, int]:
     Raises:
         QuantError: none is known here.
     """
+    best = _factors(size)
+    if best is None:
+        block = size & -size
+        low = next(n for n in range(size - 1, 0, -1) if _factors(n))
+        high = next(n for n in itertools.count(size + 1) if _factors(n))
+        raise QuantError(
+            f"There is no Hadamard matrix of {size:,} columns here, but of {low:,} and {high:,}; choose one "
+            f"of these, or rotate blocks of columns, such as size={block}."
+            if block > 1
+            else f"There is no Hadamard matrix of {size:,} columns: an odd number can't be rotated by one; "
+            f"choose {low:,} or {high:,} columns."
+        )
+    return best
+
+
+def _factors(size: int) -> tuple[int, int] | None:
     order, doublings = size, 0
     best = (order, doublings) if _is_base(order) else None
     while order % 2 == 0 and order > 1:
         order, doublings = order // 2, doublings + 1
         best = (order, doublings) if _is_base(order) else best
-    if best is None:
-        block = size & -size
-        raise QuantError(
-            f"There is no Hadamard matrix of {size:,} columns here; rotate blocks of columns, such as "
-            f"size={block}."
-            if block > 1
-            else f"There is no Hadamard matrix of {size:,} columns: an odd number can't be rotated by one."
-        )
     return best
 
 

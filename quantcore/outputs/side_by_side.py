@@ -171,16 +171,16 @@ def by_tokens(
 def settled(points: Sequence[TokensPoint], method: str, within: float = 0.5) -> int | None:
     """Return the fewest tokens from which on a method stays within so many dB of what the most tokens give.
 
-    None if only the last count does, or there are none.
+    None if only the last count does, or there are none. Two exact outputs are the same.
 
     >>> points = [TokensPoint(n, "gptq", db) for n, db in ((4, 20.0), (8, 29.8), (16, 30.1), (32, 30.0))]
     >>> settled(points, "gptq")
     8
     """
-    own = [point for point in points if point.method == method and math.isfinite(point.sqnr_db)]
+    own = [point for point in points if point.method == method and not math.isnan(point.sqnr_db)]
     found = None
     for point in reversed(own[:-1]):
-        if abs(point.sqnr_db - own[-1].sqnr_db) > within:
+        if not (point.sqnr_db == own[-1].sqnr_db or abs(point.sqnr_db - own[-1].sqnr_db) <= within):
             break
         found = point.tokens
     return found

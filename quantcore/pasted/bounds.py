@@ -132,6 +132,13 @@ def expanded(values: list[Any]) -> float:
     return broadcast([values[0].shape, [max(int(n), 1) for n in numbers_in(values[1:])]])
 
 
+def counted(values: list[Any]) -> float:
+    """Bound how often each integer occurs: as many counts as the highest one, or as are asked for."""
+    each = [value if isinstance(value, ARRAYS) else np.array(value) for value in values[:1]]
+    highest = max((float(one.max()) for one in each if math.prod(one.shape)), default=0.0)
+    return highest + 1 + sum(n for n in values[1:] if isinstance(n, int))
+
+
 def ranged(values: list[Any]) -> float:
     """Bound the numbers from a start to a stop by a step."""
     ends = [abs(n) for n in numbers_in(values)]  # whichever is the step

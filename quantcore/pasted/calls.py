@@ -10,9 +10,10 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, require
-from quantcore.pasted.expressions import INHERITED, Expressions
+from quantcore.pasted.expressions import INHERITED
 from quantcore.pasted.names import ROUNDED, TYPES, Allowed, LeftToLibrary, Mapped, cast
 from quantcore.pasted.objects import CallFrame, Class, Function, Instance, Signal, Super
+from quantcore.pasted.script_calls import ScriptCalls
 from quantcore.pasted.values import OWN, Names, Val
 
 LAYERS = "_layers."  # where a library's container has its modules
@@ -48,7 +49,7 @@ def _parameters_of(path: str, val: Val) -> Iterator[tuple[str, Val]]:
 
 
 @dataclass(eq=False)
-class Calls(Expressions):
+class Calls(ScriptCalls):
     """One evaluation of the code: its calls. ``entered``: the functions called; ``frames``: calls in one
     another."""
 
@@ -64,6 +65,10 @@ class Calls(Expressions):
                 return self._inherited_call(owner[0], name, args, kw)
             case Allowed(name="namedtuple", run=None):
                 return self._record(*args)
+            case Allowed(name="argument" | "fill", run=None) if not owner:
+                return self.filled(*args)
+            case Allowed(name="arranged", run=None) if not owner:
+                return self.arranged(*args)
             case Allowed(name="super", run=None):
                 return self._super(args)
             case Allowed(name="isinstance", run=None) if len(args) == 2 and not kw:

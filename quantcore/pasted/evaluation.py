@@ -39,6 +39,7 @@ _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn", "normal", "stan
 _MAKERS = (*_OWN_DATA, "rand", "random", "uniform", "linspace", "arange")
 _EVEN = re.compile(r"\b(rand|random|uniform|normal|linspace|arange)_?\(")
 _DEEPEST = 12  # of lists in lists
+_ASKED_EACH, _ELEMENTS_OF_STEP = 16, 256  # steps between two looks at the time; elements that are one
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
 _NOT_REAL = ("64j", "complex64", "complex128", "object")
 # operations whose result holds the elements of their data, one by one
@@ -54,7 +55,8 @@ class CodeInputs:
 
     ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
     parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which
-    every evaluation ends; ``steps``: how many one may take; ``stand_in``: gives the values in place of those
+    every evaluation ends; ``steps``: how many one may take; ``turns``: most of a loop that only repeats its
+    body, 0 for all; ``stand_in``: gives the values in place of those
     of a tensor that the code makes itself, from its line and these; None where they stay.
     """
 
@@ -65,6 +67,7 @@ class CodeInputs:
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
     steps: int = bounds.MOST_STEPS
+    turns: int = 0
     stand_in: Callable[[int, Any], Tensor | None] | None = None
 
     @cached_property
@@ -102,7 +105,7 @@ class Evaluation:
     (line, name) of operations that modify the given tensor; ``library``: the same of calls that
     quantize; ``within``: how many library calls, in one another, are followed, at the line of the first;
     ``overrides``: results to replace, by index; ``line``: where it is; ``steps``, ``elements`` and ``end``:
-    what is left of its steps, elements and time.
+    what is left of its steps, elements and time; ``unasked``: the steps since the time was asked for.
     """
 
     given: CodeInputs
@@ -118,6 +121,7 @@ class Evaluation:
     line: int = 0
     steps: int = field(init=False)
     elements: int = bounds.MOST_IN_ALL
+    unasked: int = 0
     end: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +133,12 @@ class Evaluation:
         self.line = (0 if self.within else line) or self.line
         self.steps -= steps
         self.elements -= elements
-        what = "takes too long to evaluate" if time.thread_time() > self.end else ""
+        # to ask for the time is dearer than most steps
+        self.unasked += 1 + elements // _ELEMENTS_OF_STEP
+        what = ""
+        if self.unasked >= _ASKED_EACH:
+            self.unasked = 0
+            what = "takes too long to evaluate" if time.thread_time() > self.end else ""
         what = f"computes more than {bounds.MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
         what = f"takes more than {self.given.steps:,} steps" if self.steps < 0 else what
         if what:

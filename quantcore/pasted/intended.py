@@ -100,9 +100,13 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
         return rule, (low, high)
     value = tried.x / tried.factor + early
     inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < beyond / 2)  # not clamped
+    drops = chain.round.op == "cast"
+    if drops and tried.cast is not None and tried.cast.limits:  # others wrap around
+        inside &= (value > tried.cast.limits[0]) & (value < tried.cast.limits[1])
     codes, value = codes.float(), value.float()
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
-        fits = (name for name in RULES if some.any() and codes[some].equal(rounding(name)(value[some])))
+        rules = ("toward_zero", *RULES) if drops else RULES
+        fits = (name for name in rules if some.any() and codes[some].equal(rounding(name)(value[some])))
         rule = rule or next(fits, "")
     return rule, (low, high)
 

@@ -61,7 +61,8 @@ class Interpreter(Calls):
             case ast.If():
                 self._branch(node, [], names)
             case ast.For(target=target, iter=value, body=body):
-                for item in self.items(self.evaluate(value, names)):
+                items = self.items(self.evaluate(value, names))
+                for item in items[: self.given.turns] if self._only_repeats(node) else items:
                     self.assign(target, item, names)
                     if self._ends(body, names):
                         break
@@ -145,6 +146,12 @@ class Interpreter(Calls):
             self.branches.pop()
             appended = self.appended.pop()
         return signal, appended
+
+    def _only_repeats(self, node: ast.For) -> bool:
+        """Tell whether a loop is to be shortened: one that refines a result, and never reads its turn."""
+        turn, body = node.target, [part for statement in node.body for part in ast.walk(statement)]
+        read = {part.id for part in body if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+        return self.given.turns > 0 and isinstance(turn, ast.Name) and turn.id not in read
 
     def _ends(self, body: list[ast.stmt], names: Names) -> bool:
         """Run the body of a loop once; tell whether the loop ends with it."""

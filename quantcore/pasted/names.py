@@ -13,16 +13,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted import bounds, library_arrays, library_blocks, library_code, library_models, narrow
-from quantcore.pasted.bounds import numbers_in, require, sizes, usual
+from quantcore.pasted import (
+    bounds,
+    library_arrays,
+    library_blocks,
+    library_code,
+    library_models,
+    made,
+    narrow,
+    scripts,
+)
+from quantcore.pasted.bounds import sizes, usual
 from quantcore.pasted.library_blocks import FORMATS, nested_scales, packed
 from quantcore.pasted.library_models import hqq_packed, hqq_zero
+from quantcore.pasted.made import cast
 
 _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
     "abs": "abs absolute fabs relu",
     "neg": "neg negative",
-    "shift": "lshift",
+    "shift": "lshift left_shift bitwise_left_shift",
     "cast": "to type astype float half double bfloat16 int long short char byte bool",
     "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite "
     "logical_not",
@@ -46,7 +56,8 @@ _OPERATIONS = {  # what the trace calls them
     "getitem": "select narrow item tolist take index_select gather",
     "other": "bucketize digitize searchsorted "
     "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal "
-    "frexp cumsum unique argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros "
+    "bincount scatter_add index_add frexp cumsum unique argsort sort topk matmul mm dot outer zeros_like "
+    "ones_like empty_like zeros bitwise_or bitwise_and bitwise_xor right_shift bitwise_right_shift "
     "ones empty full full_like new_zeros new_ones new_empty new_full new_tensor eye arange linspace",
     "random": "rand randn random rand_like randn_like uniform normal standard_normal randperm randint",
 }
@@ -62,6 +73,7 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "arange": bounds.ranged,
     "full": lambda values: sizes(values[:1]),
     "eye": lambda values: sizes(values[:1]) * max(sizes(values[:1]), sizes(values[1:])),
+    "bincount": bounds.counted,
     "unique": lambda values: 2 * usual(values),  # also where each is, and how often
     "where": lambda values: (
         usual(values) * (bounds.MOST_AXES if len(values) == 1 else 1)
@@ -74,6 +86,7 @@ _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.s
 _KEYWORDS = """
     dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation
     method unbiased correction ddof ord p k dtype start_dim shape size descending steps num right side
+    weights minlength
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 
@@ -127,83 +140,6 @@ class LibraryName:
     name: str
 
 
-def cast(x: Any, dtype: Any) -> Any:
-    """Return x in another type of numbers.
-
-    A float that does not fit an integer type is truncated and keeps its lowest bits, as torch and NumPy do on
-    x86, where C leaves it undefined.
-    """
-    if isinstance(x, Tensor):
-        real = isinstance(dtype, torch.dtype) and not dtype.is_complex
-        require(real, "a tensor is converted here to what is not a type of numbers")
-        if x.is_floating_point() and not dtype.is_floating_point and dtype != torch.bool:
-            x = torch.nan_to_num(x.double()).clamp(-(2.0**62), 2.0**62).to(torch.int64)
-        return x.to(dtype)
-    target, x = np.dtype(dtype), np.asarray(x)
-    if target.metadata:
-        return narrow.cast(x, target)
-    if x.dtype.kind == "f" and target.kind in "iu":
-        x = np.clip(np.nan_to_num(x.astype(np.float64)), -(2.0**62), 2.0**62).astype(np.int64)
-    return x.astype(target)[()]
-
-
-def _drawn(how: Callable[..., Tensor], *sizes: Any, **named: Any) -> Tensor:
-    """Return random numbers, the same in each evaluation."""
-    shape = map(int, numbers_in([*sizes, *named.values()]))
-    return how(tuple(shape), generator=torch.Generator().manual_seed(0))
-
-
-def _integers(low: Any, high: Any, size: Any) -> Tensor:
-    """Return random integers, the same in each evaluation."""
-    shape = tuple(map(int, numbers_in([size])))
-    return torch.randint(int(low), int(high), shape, generator=torch.Generator().manual_seed(0))
-
-
-def _between(low: Any = 0.0, high: Any = 1.0, size: Any = ()) -> Any:
-    """Return random numbers, evenly distributed, as an array."""
-    return low + (high - low) * _drawn(torch.rand, size).double().numpy()
-
-
-def _around(mean: Any = 0.0, deviation: Any = 1.0, size: Any = ()) -> Any:
-    """Return random numbers with a normal distribution, as an array."""
-    return mean + deviation * _drawn(torch.randn, size).double().numpy()
-
-
-def _tensor(value: Any, dtype: Any = None) -> Tensor:
-    found = value.clone() if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
-    return found.to(dtype or found.dtype)
-
-
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-def _view(x: Tensor, *args: Any) -> Tensor:
-    """Return a tensor in another shape, or its bytes in another type of the same size."""
-    kind = args[0] if args else None
-    if not isinstance(kind, torch.dtype):
-        return x.reshape(*args)
-    plain = kind.itemsize == x.dtype.itemsize and (kind.is_floating_point or kind in _INTEGERS)
-    require(plain, "bytes are read here as a type of another size or kind")
-    return x.view(kind)
-
-
-def _new(make: Callable[..., Tensor], x: Tensor, *args: Any, dtype: Any = None) -> Tensor:
-    """Return a new tensor in the type of another one, if no other type is given."""
-    return make(*args, dtype=dtype or x.dtype)
-
-
-def _array(value: Any, dtype: Any = None) -> Any:
-    found = np.array(value, dtype=getattr(dtype, "type", dtype))
-    require(found.dtype.kind in "biuf", "an array of anything but numbers is not evaluated")
-    return narrow.cast(found, dtype) if getattr(dtype, "metadata", None) else found
-
-
-def _array_of(dtype: Any, value: Any, other: Any = None) -> Any:
-    """Return an array in the type that is given, or ``dtype`` instead of float64."""
-    found = _array(value, other)
-    return found.astype(dtype) if other is None and found.dtype == np.float64 else found
-
-
 def _most(run: Callable[..., Any]) -> int:
     """Return how many arguments may be positional, so that none is `out`, which torch takes by name alone."""
     if isinstance(run, np.ufunc):
@@ -225,17 +161,17 @@ def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Allowed]:
 
 # torch.empty would show what was in memory before
 _TORCH = _calls(
-    torch, empty=torch.zeros, empty_like=torch.zeros_like, tensor=_tensor, as_tensor=_tensor,
+    torch, empty=torch.zeros, empty_like=torch.zeros_like, tensor=made.tensor, as_tensor=made.tensor,
     numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
-    rand=partial(_drawn, torch.rand), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
-    randn=partial(_drawn, torch.randn), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
-    FloatTensor=_tensor, from_numpy=lambda x: torch.from_numpy(np.array(x)),
+    rand=partial(made.drawn, torch.rand), rand_like=lambda x, **kw: made.drawn(torch.rand, x.shape),
+    randn=partial(made.drawn, torch.randn), randn_like=lambda x, **kw: made.drawn(torch.randn, x.shape),
+    FloatTensor=made.tensor, from_numpy=lambda x: torch.from_numpy(np.array(x)),
     randperm=lambda n, **kw: torch.randperm(int(n), generator=torch.Generator().manual_seed(0)),
-    randint=lambda low, high, size, **kw: _integers(low, high, size),
+    randint=lambda low, high, size, **kw: made.integers(low, high, size),
 )  # fmt: skip
 _NUMPY = _calls(
-    np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo,
-    finfo=np.finfo,
+    np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=made.array, asarray=made.array,
+    iinfo=np.iinfo, finfo=np.finfo,
 )  # fmt: skip
 _TYPES = {
     "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,
@@ -250,19 +186,19 @@ _SHARED = {name: Allowed(name, attribute, 0) for name, attribute in dict[str, Ca
     T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
 ).items()}  # fmt: skip
 _NEW: dict[str, Callable[..., Any]] = {
-    "new_zeros": partial(_new, torch.zeros), "new_ones": partial(_new, torch.ones),
-    "new_empty": partial(_new, torch.zeros), "new_tensor": partial(_new, _tensor),
-    "new_full": lambda x, *args, **kw: _new(torch.full, x, *args, **kw),
+    "new_zeros": partial(made.new, torch.zeros), "new_ones": partial(made.new, torch.ones),
+    "new_empty": partial(made.new, torch.zeros), "new_tensor": partial(made.new, made.tensor),
+    "new_full": lambda x, *args, **kw: made.new(torch.full, x, *args, **kw),
 }  # fmt: skip
 _LIMITS = ("min", "max", "bits", "eps", "tiny")
 METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "tensor": {
-        **_calls(Tensor, dim=lambda x: x.ndim, view=_view, to=cast, type=cast,
+        **_calls(Tensor, dim=lambda x: x.ndim, view=made.view, to=cast, type=cast,
                  size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
                  numpy=lambda x: x.clone().numpy(), numel=lambda x: x.numel(), nelement=lambda x: x.numel(),
                  copy=lambda x, y: y.expand(x.shape),
-                 uniform=lambda x, low=0.0, high=1.0: low + (high - low) * _drawn(torch.rand, x.shape),
-                 normal=lambda x, mean=0.0, std=1.0: mean + std * _drawn(torch.randn, x.shape),
+                 uniform=lambda x, low=0.0, high=1.0: low + (high - low) * made.drawn(torch.rand, x.shape),
+                 normal=lambda x, mean=0.0, std=1.0: mean + std * made.drawn(torch.randn, x.shape),
                  reshape_as=lambda x, y: x.reshape(y.shape), view_as=lambda x, y: x.reshape(y.shape),
                  **_NEW), **_SHARED,
         **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
@@ -313,14 +249,15 @@ _numpy = _module(
         for name, n in (
             ("rand", "rand"), ("random", "rand"), ("randn", "randn"), ("standard_normal", "randn"),
         )
-    }, seed=_TORCH["manual_seed"], uniform=Allowed("uniform", _between), normal=Allowed("normal", _around)),
+    }, seed=_TORCH["manual_seed"], uniform=Allowed("uniform", made.between),
+       normal=Allowed("normal", made.around)),
     **{n: Allowed(n, None) for n in ("ndenumerate", "ndindex", "nditer", "vectorize")},
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
 _random = _numpy.members["random"]
 _random.members["default_rng"] = _random.members["RandomState"] = Allowed("seed", lambda *seed: _random)
 # other libraries of arrays, which are NumPy's here: their own are in float32
-_single = partial(_array_of, np.float32)
+_single = partial(made.array_of, np.float32)
 _ARRAYS32 = {n: Allowed(n, _single, 2) for n in ("array", "asarray")}
 _LIMITS_OF = {n: Allowed(n, lambda x, n=n: narrow.limits(x) if np.dtype(x).metadata else getattr(np, n)(x), 1)
               for n in ("finfo", "iinfo")}  # fmt: skip
@@ -349,7 +286,7 @@ MODULES = {
     "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
     "tensorflow": _tensorflow, "jax": _module("jax", numpy=_jax), "jax.numpy": _jax, "ml_dtypes": _ml_dtypes,
 }  # fmt: skip
-LIBRARIES = (library_code, library_blocks, library_models, library_arrays)
+LIBRARIES = (library_code, library_blocks, library_models, library_arrays, scripts)
 _PATHS = [path for of in LIBRARIES for path in (*of.CALLS, *of.CONSTANTS, *of.LEFT)]
 for _path in _PATHS:  # and every module on the way to it
     _parts = _path.split(".")
@@ -373,6 +310,8 @@ LIBRARY_TABLES = {
     for name, fmt in FORMATS.items()
 } | {
     run.__name__: Allowed(run.__name__, run) for run in (packed, nested_scales, hqq_packed, hqq_zero)
+} | {
+    name: Allowed(name, None) for name in ("argument", "fill", "arranged")
 }  # fmt: skip
 TYPES = (int, float, bool)
 WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}

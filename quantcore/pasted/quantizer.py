@@ -274,7 +274,21 @@ def by_place(vals: list[Val]) -> dict[Place, Chain]:
                 key = (*key, 0)
             if 1 < chain.x.numel() <= MOST and len(key) < MOST_QUANTIZERS:
                 found[key] = chain
-    return {key: chain for key, chain in found.items() if not _goes_back(key, chain, found)}
+    found = {key: chain for key, chain in found.items() if not _goes_back(key, chain, found)}
+    # codes of a table that a loop refines are those of its last turn
+    last: dict[int, int] = {}
+    for chain in found.values():
+        last[chain.round.line] = max(chain.round.index, last.get(chain.round.line, 0))
+    kept: dict[Place, Chain] = {}
+    for key, chain in found.items():
+        if not chain.round.learned:
+            kept[key] = chain
+        elif chain.round.index == last[chain.round.line]:
+            key = key[:3]
+            while key in kept:
+                key = (*key, 0)
+            kept[key] = chain
+    return kept
 
 
 def _goes_back(key: Place, chain: Chain, found: dict[Place, Chain]) -> bool:

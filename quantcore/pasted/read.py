@@ -15,6 +15,7 @@ from quantcore.pasted.floats import check_floats
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.own import OwnTensor, is_literal, own_tensor
+from quantcore.pasted.packed import check_packing
 from quantcore.pasted.quantizer import Quantizer, between, by_place
 from quantcore.pasted.source import read_source
 from quantcore.pasted.tables import check_values, table_line, table_name
@@ -133,7 +134,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
         found.append(replace(finding("clamp_in_place", line, what=what), quantizer=0 if quantizers else None))
-    found += [f for walks in probed for f in check_floats(walks)]
+    found += [f for walks in probed for check in (check_floats, check_packing) for f in check(walks)]
     lines, first = source.lines, probed[0]["positive"]
     findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in found]
     return CodeReading(

@@ -28,6 +28,8 @@ SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
 # for code that loops over rows, elements or cells
 SMALL = ((8, 8), (64,), (4, 4, 4), (2, 4, 4, 2))
 _FIRST_STEPS, _FIRST_SECONDS = 8_000, 0.15  # on a larger tensor, of code with loops
+_ALL_TURNS = 0.06  # seconds on a small tensor, which many more evaluations follow
+_TURNS = 2  # of a loop that only repeats its body, where all of them take too long
 _LOOPS = (ast.For, ast.While, ast.comprehension)
 _SPECIAL = 0.4  # of the time is kept for what is found on ordinary tensors
 Shape = tuple[int, ...]
@@ -193,7 +195,7 @@ def probe(inputs: Callable[..., CodeInputs], also: Shape | None) -> Iterator[dic
     tensors = probes(tuple(x.shape))
     choices = [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
     for flags in [(), *choices]:
-        given = partial(inputs, flags=flags)
+        given = partial(inputs, flags=flags, turns=first.given.turns)
         found, late = dict[str, Walk](), first.given.end - _SPECIAL * bounds.SECONDS_IN_ALL
         for name, tensor in tensors.items():
             ordinary = name in ("positive", "negative")
@@ -229,20 +231,23 @@ def _fitting(inputs: Callable[..., CodeInputs], also: Shape | None) -> Walk:
     walks: list[Walk] = []
     tree = inputs(probes(SMALL[0])["positive"]).tree
     loops = any(isinstance(node, _LOOPS) for node in ast.walk(tree))
-    shapes, small = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]], False
+    shapes, small, turns = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]], False, 0
     while shapes:
         shape = shapes.pop(0)
         try:
             steps = _FIRST_STEPS if loops and not small else bounds.MOST_STEPS
-            given = inputs(probes(shape)["positive"], steps=steps)
-            soon = time.thread_time() + _FIRST_SECONDS if loops and not small else math.inf
+            given = inputs(probes(shape)["positive"], steps=steps, turns=turns)
+            limit = math.inf if turns or not loops else _ALL_TURNS if small else _FIRST_SECONDS
+            soon = time.thread_time() + limit
             walks.append(evaluate(replace(given, end=min(given.end, soon))))
             walks[-1].given = given
         except OverLimitError:
-            if small and not shapes and not walks:
+            if turns and not shapes and not walks:
                 raise
             if not small:
                 small, shapes = True, [*SMALL]
+            elif not turns:  # the mistakes of a loop that refines its result show in each of its turns
+                turns, shapes = _TURNS, [*SMALL]
         if walks and not _failures(walks[-1]):
             break
     return min(walks, key=_failures)

@@ -1,8 +1,9 @@
 """The answer key of one number: what counts as right, how it is computed, and what known mistakes give."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DivisionByZero, InvalidOperation, Overflow
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -99,11 +100,15 @@ class NumberKey:
             if given and self._gives(value, Fraction(known.value), exactly=is_short):
                 mark = Mark(text, given.kind, known.sentence, self.right, known.mistake)
                 found.setdefault(known.sentence, mark)
-        if found:
-            yield from found.values()
-        elif is_short:
+        yield from found.values()
+        if is_short:
             more = f"Correct as far as it goes; give {self.digits} significant digits."
             yield Mark(text, "too few digits", more, self.right)
+        elif found:
+            return
+        elif self._is_cut_off(value):
+            sentence = f"The digits after the last one were cut off; round it: {self.right}."
+            yield Mark(text, "rounding", sentence, self.right)
         elif not self.digits and not self.tolerance and abs(value - Decimal(self.right)) == 1:
             off = "high" if value > Decimal(self.right) else "low"
             yield Mark(text, "off by one", f"Too {off} by one. {self.how}".strip(), self.right)
@@ -130,6 +135,16 @@ class NumberKey:
         every = map(Fraction, (self.right, *self.accepted))
         return any(abs(Fraction(typed) - value) <= half for value in every)
 
+    def _is_cut_off(self, typed: Decimal) -> bool:
+        """Tell whether it is a right number truncated to the digits asked for, or to more."""
+        step, given = Fraction(10) ** int(typed.as_tuple().exponent), abs(Fraction(typed))
+        same = (
+            abs(Fraction(text))
+            for text in (self.right, *self.accepted)
+            if Fraction(text) * Fraction(typed) > 0
+        )
+        return bool(self.digits) and any(0 < value - given < step for value in same)
+
 
 def unit(value: Fraction, digits: int) -> Fraction:
     """Return a unit of the last of so many significant digits of a number; 0 for 0."""
@@ -140,11 +155,19 @@ def unit(value: Fraction, digits: int) -> Fraction:
 
 
 def read(text: str) -> Decimal | None:
-    """Read the number that was typed, with either minus sign, and a decimal point or comma."""
-    plain = text.strip().replace("−", "-").replace(",", ".")
+    """Read the number that was typed, with either minus sign, and a decimal point or comma.
+
+    A fraction, a percentage, and a space after the sign are read too.
+
+    >>> str(read("- 0,5")), str(read("3/8")), str(read("12.5 %")), read("1/0")
+    ('-0.5', '0.375', '0.125', None)
+    """
+    plain = re.sub(r"^([-+]) +", r"\1", text.strip().replace("−", "-").replace(",", "."))
+    number, percent = (plain[:-1].strip(), 100) if plain.endswith("%") else (plain, 1)
+    above, _, below = number.partition("/")
     try:
-        value = Decimal(plain)
-    except InvalidOperation:
+        value = Decimal(above) / Decimal(below or 1) / percent
+    except (InvalidOperation, DivisionByZero, Overflow):
         return None
     # float32 goes from 1e-45 to 3e38; far beyond that, Decimal's own arithmetic fails
     return value if value.is_finite() and abs(value.adjusted()) < 60 else None

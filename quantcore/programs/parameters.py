@@ -62,7 +62,8 @@ def parameters_program(symmetric: bool, fmt: Format, c: Convention) -> Program:
     lines += _replaced(c)
     lines += _middle(fmt, c) if symmetric else _zero_point(fmt, c)
     is_code = symmetric or not (c.zero_point.is_value or c.scale.asymmetric_scale == "inverse_range")
-    constants = {"N": float(fmt.available - 1), "qmin": float(fmt.qmin), "middle": middle_of(fmt)}
+    parts = fmt.available - 1 if symmetric else c.scale.parts(fmt)
+    constants = {"N": float(parts), "qmin": float(fmt.qmin), "middle": middle_of(fmt)}
     return Program(lines, ("low", "high"), constants, ("z",) if is_code else ())
 
 

@@ -29,7 +29,9 @@ from quantcore.wording import passed
 _NAN_CODES = {"qmin": "qmin, the lowest code", "qmax": "qmax, the highest code", "zero": "the code 0"}
 
 
-def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme | str, out: Tensor | None = None) -> Tensor:
+def quantize(
+    x: Any, scale: Any, zero_point: Any = None, scheme: Scheme | str | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return the codes of x under given parameters (numbers, or tensors in block form).
 
     Args:
@@ -40,9 +42,14 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme | str, out: Ten
     tensor([ 2, -4,  7,  7], dtype=torch.int8)
 
     Raises:
-        QuantError: shapes do not match, the scheme's library does not support it, or x contains NaN or
-            infinity and the convention refuses them.
+        QuantError: the scheme is missing, shapes do not match, the scheme's library does not support it, or x
+            contains NaN or infinity and the convention refuses them.
     """
+    if scheme is None or isinstance(scale, Scheme | str):
+        raise QuantError(
+            "quantize needs a scale, a zero point and a scheme; call qc.apply(x, scheme), which computes "
+            "scale and zero point itself."
+        )
     x, scheme, _ = received(x, scheme)
     check_supported(scheme, tuple(x.shape))
     if scheme.convention.refuses_nonfinite:

@@ -61,9 +61,7 @@ class ParameterLines:
     functions: str
 
 
-def parameters_of(
-    result: Quantized, dtype: torch.dtype, scale_dtype: torch.dtype
-) -> ParameterLines | None:
+def parameters_of(result: Quantized, dtype: torch.dtype, scale_dtype: torch.dtype) -> ParameterLines | None:
     """Return the lines of a result's parameters; None if the program of its scheme does not give them.
 
     Args:

@@ -120,6 +120,8 @@ zero_point = {{ zero_point }}
 inverse = {{ inverse }}  # stored with the scale
 {% endif %}
 """
+
+
 def codes_source(result: Quantized, scale: str, zero_point: str, defined: str = "") -> str:
     """Return lines that bind codes.
 

@@ -90,7 +90,7 @@ def line(t: ElementNumbers, name: str, **more: Term) -> Term:
     assert t.low is not None
     assert t.high is not None
     program = range_program(t.scheme)
-    names = {"N": str(t.scheme.format.qmax - t.scheme.format.qmin)}
+    names = {"N": f"{program.constants['N']:g}"}
     numbers: dict[str, float] = {"low": t.low, "high": t.high, "-low": -t.low, **program.constants}
     if t.scheme.symmetric:
         numbers |= {"max|x|": t.high, "extreme": math.copysign(t.high, -_raw(t))}

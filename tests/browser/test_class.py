@@ -11,6 +11,7 @@ import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
+from pages.browser import scripts, streamlit_dom
 from pages.learn.classroom import plan, views
 from pages.serving.classroom import ClassStep, ClassStore, Question, place
 from pages.serving.classroom.store import BOUNCE
@@ -187,6 +188,42 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.projector.page.bring_to_front()
     presenter.expect_shown("Thank you for taking part")
     expect(ben.status).to_contain_text("The class has ended. Thank you for taking part.")
+
+
+def test_a_press_before_the_page_is_drawn_waits_for_it_and_a_double_press_counts_once(app: Any) -> None:
+    """The presenter's page without its server: what a page shows that is slow to be drawn is set here."""
+    page = app.page
+    page.set_content(
+        """<div data-testid=stApp data-test-script-state=notRunning><div class=st-key-lesson_next>
+        <div class=st-key-class_next_1><button onclick="window.pressed = [...(window.pressed ?? []), turn]">Next</button></div></div></div>"""
+    )
+    page.evaluate(streamlit_dom.read(Path(scripts.__file__).with_name("presenter.js")))
+    shown = """([turn, state]) => {
+        window.turn = turn;
+        document.querySelector("[class^=st-key-class_next]").className = `st-key-class_next_${turn}`;
+        document.querySelector("[data-testid=stApp]").setAttribute("data-test-script-state", state);
+    }"""
+    late = 1600 * BOUNCE
+    page.evaluate(shown, [1, "notRunning"])
+    page.wait_for_timeout(late)
+    page.keyboard.press("PageDown")
+    page.keyboard.press("PageDown")  # a double press
+    assert page.evaluate("window.pressed") == [1]
+    page.evaluate(shown, [1, "running"])
+    page.wait_for_timeout(late)
+    page.keyboard.press("PageDown")  # what the first one asked for is not drawn yet
+    page.wait_for_timeout(late)
+    assert page.evaluate("window.pressed") == [1]
+    page.evaluate(shown, [2, "notRunning"])
+    page.wait_for_timeout(2 * late)
+    assert page.evaluate("window.pressed") == [1, 2]
+    page.keyboard.press(
+        "PageDown"
+    )  # nothing came of it, and nothing is under way: the next one presses again
+    page.wait_for_timeout(late)
+    page.keyboard.press("PageDown")
+    page.wait_for_timeout(late)
+    assert page.evaluate("window.pressed") == [1, 2, 2, 2]
 
 
 @pytest.mark.slow

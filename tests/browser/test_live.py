@@ -270,6 +270,11 @@ MOVES = {
     ),
     "int4 percentile(60.5)": ({"range": "percentile"}, lambda app: app.input("p").fill("60.5")),
     "int4 per_channel(0)": ({}, lambda app: arrows(app, "per", "channel")),
+    "int4 per_block([6, 2])": (
+        {"per": "group", "group": "2"},
+        lambda app: app.key("group_all").locator("label").first.click(),
+    ),
+    "int4 per_block([-1, 5])": ({"per": "block"}, lambda app: app.input("block").fill("-1x5")),
     "int4 per_group(5, 1)": ({"per": "group", "group": "2"}, lambda app: arrows(app, "group", "5")),
 }
 

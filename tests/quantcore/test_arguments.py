@@ -131,6 +131,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "x text": (lambda: qc.apply("1 2", "int4"), "qc.tensors.parse"),
     "result": (lambda: qc.apply(RESULT, "int4"), "x is a Quantized"),
     "set": (lambda: qc.apply({1.0}, "int4"), "object"),
+    "quantize": (lambda: qc.quantize(X, "int4"), "quantize needs a scale, a zero point and a scheme; call qc.apply(x, scheme)"),
     "report": (lambda: qc.report(X), "report needs the result of qc.apply(x, scheme), not a Tensor"),
     "trace": (lambda: qc.trace(X, (0, 0)), "trace needs"),
     "diagnose": (lambda: qc.diagnose(X), "diagnose needs"),

@@ -1,5 +1,6 @@
 """The results of a sweep: Pareto plot, table, error maps."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -82,7 +83,10 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
     )
     known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
     if not len(known):
-        middle.markdown(f"No scheme to compare at {limit:g} or fewer bits per element.")
+        said = f"No scheme here takes {limit:g} or fewer bits per element"
+        least = frame[(frame["refused"] == "") & frame[metric].notna()]["bits_per_element"].min()
+        enough = "" if math.isnan(least) else f"; the smallest takes {least:.4g}"
+        middle.markdown(f"{said}{enough}.")
         return float(limit)
     best = best_of(known, metric)
     sentence = (

@@ -5,12 +5,12 @@ import html
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 
-from pages.learn.classroom.results import NO_MISTAKE, Result, reason, results
+from pages.learn.classroom.results import NO_MISTAKE, Result, minus, reason, results
 from pages.learn.classroom.views import table
 from pages.serving.classroom import Ballot, Round, Tally
 from pages.serving.classroom.words import KINDS
+from quantcore.wording import count
 
 Writer = Callable[[Sequence[Tally], Sequence[Ballot], str], str]  # of a file
 _HEAD = ("student", "question", "given", "asked for", "right answer")
@@ -18,8 +18,12 @@ _VOTE = ("vote {}", "right {}", "why {}", "time {} (UTC)")
 MARK = "\ufeff"  # by which Excel knows that a table is UTF-8
 _STYLE = (
     "body{font:16px/1.4 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0}"
-    ".qs-part td{text-align:right}.qs-part th{font-weight:400;opacity:.7}"
+    "td,th{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;white-space:nowrap}"
+    "td:last-child{white-space:normal}h2{margin:1.6em 0 .3em}h3{margin:1em 0 .2em;font-size:1em}"
+    "p{margin:.3em 0}"
+    ".qs-part td{text-align:right;padding:.2em .5em;border:1px solid #c3c8d0}"
+    ".qs-part table{border-collapse:collapse}.qs-part th{font-weight:400;opacity:.7;padding:.2em .5em}"
+    "h2,h3{break-after:avoid}tr,.qs-part{break-inside:avoid}@media print{body{font-size:11pt;margin:0}}"
     ".qs-marked{background:#cfe8f5;color:#000}"
 )
 
@@ -30,7 +34,7 @@ def as_csv(tallies: Sequence[Tally], ballots: Sequence[Ballot], address: str) ->
     Args:
         address: of the app, for the links, with its slash.
     """
-    asked = [list(votes) for _, votes in groupby((tally.round for tally in tallies), _asked_once())]
+    asked = [[tally.round for tally in votes] for votes in _asked(tallies)]
     most = max((len(votes) for votes in asked), default=1)
     written = io.StringIO()
     lines = csv.writer(written, lineterminator="\r\n")
@@ -50,16 +54,14 @@ def as_csv(tallies: Sequence[Tally], ballots: Sequence[Ballot], address: str) ->
     return MARK + written.getvalue()
 
 
-def _asked_once() -> Callable[[Round], int]:
-    """Return what numbers the questions: each first vote begins another one."""
-    number = 0
-
-    def count(now: Round) -> int:
-        nonlocal number
-        number += now.vote == 1
-        return number
-
-    return count
+def _asked(tallies: Sequence[Tally]) -> list[list[Tally]]:
+    """Return the votes of each question: a first vote begins another one."""
+    asked: list[list[Tally]] = []
+    for tally in tallies:
+        if tally.round.vote == 1 or not asked:
+            asked.append([])
+        asked[-1].append(tally)
+    return asked
 
 
 def _answer(now: Round, ballot: Ballot | None, field: int) -> list[str]:
@@ -92,7 +94,7 @@ def as_html(tallies: Sequence[Tally], ballots: Sequence[Ballot], address: str) -
     times: Mapping[int, float] = {}
     for ballot in ballots:
         times = {**times, ballot.round: min(ballot.time, times.get(ballot.round, ballot.time))}
-    body = "".join(part for tally in tallies for part in _section(tally, times, address))
+    body = "".join(part for votes in _asked(tallies) for part in _section(votes, times, address))
     first = _time(min(times.values(), default=0.0))
     students = len({ballot.student for ballot in ballots})
     when = f"<p>{first[:10]} · {students} students answered.</p>" if first else "<p>Nobody has answered.</p>"
@@ -103,20 +105,27 @@ def as_html(tallies: Sequence[Tally], ballots: Sequence[Ballot], address: str) -
     )
 
 
-def _section(tally: Tally, times: Mapping[int, float], address: str) -> Iterator[str]:
-    now, link = tally.round, tally.round.question.link
-    vote = f" (vote {now.vote})" if now.vote > 1 else ""
-    yield f"<h2>{html.escape(now.question.prompt)}{vote}</h2><p>{html.escape(now.question.facts)}"
-    if when := _time(times.get(now.number, 0.0)):
-        yield f" · first answer at {when[11:16]} UTC"
-    if link:
-        yield f' · <a href="{html.escape(address + link)}">Open it in Quantscope</a>'
+def _section(votes: Sequence[Tally], times: Mapping[int, float], address: str) -> Iterator[str]:
+    """Yield a question, and the answers of each vote on it."""
+    question = votes[0].round.question
+    yield f"<section><h2>{html.escape(question.prompt)}</h2><p>{minus(question.facts)}"
+    if question.link:
+        yield f' · <a href="{html.escape(address + question.link)}">Open it in Quantscope</a>'
     yield "</p>"
-    if now.question.part:
-        yield f'<div class="qs-part">{table(now.question.part)}</div>'
+    if question.part:
+        yield f'<div class="qs-part">{table(question.part)}</div>'
+    for tally in votes:
+        yield from _vote(tally, times, address)
+    yield "</section>"
+
+
+def _vote(tally: Tally, times: Mapping[int, float], address: str) -> Iterator[str]:
+    when = _time(times.get(tally.round.number, 0.0))
+    first = f" · first answer at {when[11:16]} UTC" if when else ""
+    yield f"<h3>Vote {tally.round.vote} · {count(tally.answered, 'student')}{first}</h3>"
     yield "<table><tr><th>Asked for</th><th>Answer</th><th>Students</th><th>Why</th></tr>"
     for result in results(tally):
-        right = f"Right. {html.escape(result.how)}"
+        right = f"<b>Right.</b> {minus(result.how)}"
         yield _table_row(result.name, result.right, result.right_count, result, right)
         for given in result.wrong:
             why = "<br>".join(reason(each, address) for each in given.why)
@@ -124,6 +133,6 @@ def _section(tally: Tally, times: Mapping[int, float], address: str) -> Iterator
     yield "</table>"
 
 
-def _table_row(name: str, value: str, count: int, result: Result, why: str) -> str:
-    cells = f"<td>{html.escape(name)}</td><td>{html.escape(value)}</td>"
-    return f"<tr>{cells}<td>{count} of {result.answered}</td><td>{why}</td></tr>"
+def _table_row(name: str, value: str, many: int, result: Result, why: str) -> str:
+    cells = f"<td>{minus(name)}</td><td>{minus(value)}</td>"
+    return f"<tr>{cells}<td>{many} of {result.answered}</td><td>{why}</td></tr>"

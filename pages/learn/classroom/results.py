@@ -1,6 +1,7 @@
 """What a class answered, number by number, and what explains each wrong answer."""
 
 import html
+import re
 from collections import Counter
 from fractions import Fraction
 from typing import NamedTuple
@@ -104,4 +105,14 @@ def reason(why: Why, address: str = "") -> str:
     """Return HTML of a mistake's sentence, and of a link to the step that treats it."""
     href = html.escape(address + why.link)
     step = f' <a href="{href}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
-    return html.escape(why.sentence) + step
+    return minus(why.sentence) + step
+
+
+def minus(text: str) -> str:
+    """Escape a text, and put minus signs into it."""
+    return signed(html.escape(text))
+
+
+def signed(body: str) -> str:
+    """Put a minus sign into HTML for each hyphen that does not follow a letter or digit."""
+    return re.sub(r"(?<!\w)-", "−", body)

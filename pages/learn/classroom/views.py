@@ -9,7 +9,16 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from pages.learn.classroom.results import NO_MISTAKE, Result, WrongAnswer, in_order, reason, results
+from pages.learn.classroom.results import (
+    NO_MISTAKE,
+    Result,
+    WrongAnswer,
+    in_order,
+    minus,
+    reason,
+    results,
+    signed,
+)
 from pages.serving.classroom import Board, ClassStep, Question, Round, Tally, TensorPart, letter
 from pages.shared.state.sharing import qr
 from quantcore.wording import count
@@ -65,7 +74,7 @@ def farewell() -> str:
 
 def text(step: ClassStep, level: int = 1) -> str:
     """Return a step that is an explanation."""
-    body = "".join(f"<p>{_signed(html.escape(line)) or '&nbsp;'}</p>" for line in step.text.splitlines())
+    body = "".join(f"<p>{signed(html.escape(line)) or '&nbsp;'}</p>" for line in step.text.splitlines())
     return (
         f'<div class="qs-class qs-step"><h{level}>{html.escape(step.title)}</h{level}><div>{body}</div></div>'
     )
@@ -93,7 +102,7 @@ def scene(
     now, question = votes[-1].round, votes[-1].round.question
     vote, joined = f" (vote {now.vote})" if now.vote > 1 else "", max(board.joined, votes[-1].answered)
     share = f"{votes[-1].answered / joined if joined else 0:.1%}"
-    facts = f'<p class="qs-facts">{_minus(question.facts)}</p>'
+    facts = f'<p class="qs-facts">{minus(question.facts)}</p>'
     if peek or now.phase == "revealed":
         main = _answers(votes, page)
     elif now.phase == "locked":
@@ -130,11 +139,11 @@ def _asked(question: Question) -> str:
         return table(part)
     shown = table(part) if part else ""
     if question.choices:
-        return f"{shown}<ol>{''.join(f'<li>{_minus(text)}</li>' for text in question.choices)}</ol>"
+        return f"{shown}<ol>{''.join(f'<li>{minus(text)}</li>' for text in question.choices)}</ol>"
     if _is_bare(question):
-        facts = "".join(f"<p>{_minus(fact)}</p>" for fact in question.facts.split(" · "))
+        facts = "".join(f"<p>{minus(fact)}</p>" for fact in question.facts.split(" · "))
         return f"<div class=qs-alone>{facts}</div>"
-    names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
+    names = "".join(f"<li>{minus(name)}</li>" for name in question.fields)
     return shown + (f"<ul>{names}</ul>" if len(question.fields) > 1 else "<div></div>")
 
 
@@ -165,9 +174,9 @@ def _unmarked(question: Question, now: Result, before: Result | None) -> str:
         for value, _ in frequent.most_common()[LISTED:]
         if value not in shown
     ]
-    more = f"<small>also: {_minus(', '.join(rest))}</small>" if rest else ""
+    more = f"<small>also: {minus(', '.join(rest))}</small>" if rest else ""
     return (
-        f'<div class="qs-answer"><p>{_minus(now.name)}</p>{rows or "<small>No answers.</small>"}{more}</div>'
+        f'<div class="qs-answer"><p>{minus(now.name)}</p>{rows or "<small>No answers.</small>"}{more}</div>'
     )
 
 
@@ -271,7 +280,7 @@ def table(part: TensorPart) -> str:
 
 def _cells(part: TensorPart, row: int) -> Iterator[str]:
     for column, text in enumerate(part.texts[row]):
-        yield f"<td{' class=qs-marked' * ((row, column) in part.marked)}>{_minus(text)}</td>"
+        yield f"<td{' class=qs-marked' * ((row, column) in part.marked)}>{minus(text)}</td>"
 
 
 def _card(now: Result, before: Result | None, is_few: bool) -> str:
@@ -289,11 +298,11 @@ def _card(now: Result, before: Result | None, is_few: bool) -> str:
         f"{value} ({_times(wrong.get(value, 0), earlier.get(value, 0) if before else None)})"
         for value in values[most:]
     )
-    more = f"<small>also: {_minus(rest)}</small>" if rest else ""
+    more = f"<small>also: {minus(rest)}</small>" if rest else ""
     shares = " → ".join(f"{result.fraction_right:.0%}" for result in (before, now) if result)
     return (
-        f'<div class="qs-answer"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}'
-        f"<small>{_minus(now.how)}</small>"
+        f'<div class="qs-answer"><p>{minus(now.name)} <span>{shares} right</span></p>{right}'
+        f"<small>{minus(now.how)}</small>"
         f"{rows}{more}</div>"
     )
 
@@ -311,7 +320,7 @@ def _row(
     if before is not None and earlier is not None:
         bars = f'<i class="qs-before" style="--qs-share:{_share(earlier, before)}"></i>{bars}'
     marked = f"<em>{mark}</em> " if mark else ""
-    value = f"<b>{marked}{_minus(value)}</b>"
+    value = f"<b>{marked}{minus(value)}</b>"
     return f'<div class="qs-given {name}">{value}<div>{bars}</div><span>{_times(count, earlier)}</span></div>'
 
 
@@ -331,24 +340,14 @@ def _reasons(found: Sequence[Result]) -> list[Explanation]:
             for name, group in itertools.groupby(sorted(rest, key=place), lambda pair: pair[0].name)
         )
         found_why.append(
-            Explanation(f"<dt>{NO_MISTAKE.capitalize()}</dt><dd>{_minus(listed)}</dd>", ("", listed))
+            Explanation(f"<dt>{NO_MISTAKE.capitalize()}</dt><dd>{minus(listed)}</dd>", ("", listed))
         )
     return found_why
 
 
 def _said(result: Result, given: WrongAnswer) -> tuple[str, tuple[str, ...]]:
     """Return HTML of what explains an answer, and its lines as text."""
-    why = "".join(f"<dd>{_signed(reason(each))}</dd>" for each in given.why)
+    why = "".join(f"<dd>{reason(each)}</dd>" for each in given.why)
     students = count(given.students, "student")
-    head = f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>"
+    head = f"<dt>{minus(result.name)}: <b>{minus(given.value)}</b> <span>{students}</span></dt>"
     return f"<div>{head}{why}</div>", ("", *(f"{each.sentence} {each.step}" for each in given.why))
-
-
-def _minus(text: str) -> str:
-    """Escape a text, and put minus signs into it."""
-    return _signed(html.escape(text))
-
-
-def _signed(body: str) -> str:
-    """Put a minus sign into HTML for each hyphen that does not follow a letter or digit."""
-    return re.sub(r"(?<!\w)-", "−", body)

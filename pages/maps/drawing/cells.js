@@ -104,7 +104,7 @@ function numbersOf(state) {
   const { data, values } = state, scale = sizes();
   const all = frames(state).map((f, i) => {
     const name = data.maps[i], cells = data.numbers ? inSight(data, f, NUMBERS_UP_TO) : [];
-    const found = fitting(name, values[name], cells, scale, f.x.element * data.step[1], f.y.element * data.step[0]);
+    const found = fitted(name, values[name], cells, scale, f.x.element * data.step[1], f.y.element * data.step[0]);
     return found && { ...found, cells };
   });
   const size = Math.min(...all.map((found) => found?.size ?? Infinity));
@@ -147,6 +147,14 @@ function asPrinted(name, values, cells) {
   if (name === "codes" || cells.some((n) => !(Math.abs(values[n]) < 1000))) return null;
   const rounded = (n) => Math.fround(Number(values[n].toFixed(2))) !== values[n];
   return cells.some((n) => Math.abs(values[n]) >= 0.1) && cells.some(rounded) ? fixed(4) : null;
+}
+
+const textsOf = new WeakMap(); // the last texts of some values: those of x stay with each picture of it, all while colors glide
+
+function fitted(name, values, cells, ...room) {
+  const asked = [name, cells[0], cells.length, cells.at(-1), ...room].join();
+  if (textsOf.get(values)?.asked !== asked) textsOf.set(values, { asked, found: fitting(name, values, cells, ...room) });
+  return textsOf.get(values).found;
 }
 
 // The most precise texts that fit into the cells, and the largest of these sizes in which they do; null if none does

@@ -32,7 +32,7 @@ function question(state, moved) {
 // Show a picture that has been foreseen, if the controls stand there; whether there was one
 function showForeseen(state) {
   const moved = state.data?.live?.at ? ahead(state) : [], { asked, url } = moved.length ? question(state, moved) : {}, found = state.foreseen.get(asked);
-  if (found) showLive(state, found, url);
+  if (found) showLive(state, found, url, true);
   return Boolean(found);
 }
 

@@ -3,7 +3,7 @@
 // follows when the hand rests, and draws the same picture.
 
 const MOVED = ["aria-valuetext", "aria-checked", "aria-activedescendant", "aria-expanded"]; // attributes that change at once: of a slider, an option, a list
-const CONTROL = "input[type=range], input[type=number], input[role=combobox], [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
+const CONTROL = "input[type=range], input[type=number], input[role=combobox], input[type=checkbox], .st-key-block input, [role=radiogroup]", NEAR = 1e-6; // relative: what Python has of a slider's end has six digits
 
 // The controls that the visitor has touched: others may stand beside the value that Python has, for want of a step there
 const touched = new WeakSet();
@@ -39,8 +39,15 @@ const ofKey = (key) => document.querySelector(`.st-key-${key}`);
 // Python will not get its number
 function standsAt(key) {
   const chosen = (group) => [...group.querySelectorAll("[role=radio]")].findIndex((option) => option.ariaChecked === "true");
-  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).map((control) => (control.getAttribute("role") === "combobox" ? listed(key, control) : control.valueAsNumber ?? chosen(control)));
+  return [...document.querySelectorAll(`.st-key-${key} :is(${CONTROL})`)].filter((control) => touched.has(control) && !outside(control)).flatMap((control) => {
+    if (key === "block") return lengths(control.value || control.placeholder);
+    if (control.type === "checkbox") return Number(control.checked);
+    return control.getAttribute("role") === "combobox" ? listed(key, control) : control.valueAsNumber ?? chosen(control);
+  });
 }
+
+// Of a block's shape, such as 2x3, its lengths; NaN for what is not typed yet
+const lengths = (text) => text.toLowerCase().split(/[x×,]/).map((length) => (length.trim() ? Number(length) : NaN));
 
 // Of a list, the number that is written there, or the place of its words; NaN, which no control stands at, for others
 function listed(key, field) {
@@ -99,10 +106,15 @@ function withOriginal(found, original) {
   return found;
 }
 
-// Show a picture of the route, and what follows with it; `url`: what was asked
-function showLive(state, found, url) {
+// Show a picture of the route, and what follows with it; `url`: what was asked; `later`: the maps are to be seen before what follows
+function showLive(state, found, url, later = false) {
   found.url = url;
   show(state, found);
+  if (!later) followMaps(state, found);
+  else requestAnimationFrame(() => setTimeout(() => { if (state.data === found && !state.gone) followMaps(state, found); }));
+}
+
+function followMaps(state, found) {
   besideMaps(state, found.beside);
   dim(state);
   rest(state);

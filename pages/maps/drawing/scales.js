@@ -49,23 +49,29 @@ function scales(state) {
   const svg = root.querySelector("svg.qs-scales") ?? element("svg", { class: "qs-scales", "aria-hidden": "true" }, root);
   while (svg.childElementCount > boxes.length) svg.lastChild.remove();
   boxes.forEach((box, i) => {
-    const name = data.maps[i], colours = data.colours[name], bar = svg.children[i] ?? element("g", {}, svg);
-    const drawn = JSON.stringify([name, data.titles[name], colours, box, k]);
-    if (bar.drawn === drawn) return;
-    bar.drawn = drawn;
-    bar.replaceChildren();
-    drawScale(bar, { name, title: data.titles[name], colours, box, k, id: `${state.id}-${name}` });
+    const name = data.maps[i], { colorscale, ...ends } = data.colours[name], bar = svg.children[i] ?? element("g", {}, svg);
+    const scale = { name, title: data.titles[name], colorscale, box, k, id: `${state.id}-${name}` }, drawn = JSON.stringify(scale), ticks = JSON.stringify(ends);
+    if (bar.drawn === drawn && bar.ticks === ticks) return;
+    if (bar.drawn !== drawn) drawScale(bar, scale);
+    drawTicks(bar.lastChild, scale, ends);
+    Object.assign(bar, { drawn, ticks });
   });
 }
 
-function drawScale(bar, { name, title, colours, box, k, id }) {
-  const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
+function drawScale(bar, { title, colorscale, box, k, id }) {
+  bar.replaceChildren();
   element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE }, bar).textContent = title;
   const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, bar);
-  for (const [offset, colour] of colours.colorscale) element("stop", { offset, "stop-color": colour }, gradient);
-  element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, bar);
-  for (const [value, text] of ticksWithin(barTicks(name, colours), box.height, colours, LINE * k)) {
-    const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
-    element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y }, bar).textContent = text;
+  for (const [offset, colour] of colorscale) element("stop", { offset, "stop-color": colour }, gradient);
+  element("rect", { x: box.left + box.width + BAR_GAP, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, bar);
+  element("g", {}, bar);
+}
+
+function drawTicks(group, { name, box, k }, ends) {
+  const x = box.left + box.width + BAR_GAP + BAR_WIDTH * k + TICK_GAP, foot = box.top + box.height;
+  group.replaceChildren();
+  for (const [value, text] of ticksWithin(barTicks(name, ends), box.height, ends, LINE * k)) {
+    const y = foot - ((value - ends.zmin) / (ends.zmax - ends.zmin)) * box.height;
+    element("text", { class: "qs-tick", x, y }, group).textContent = text;
   }
 }

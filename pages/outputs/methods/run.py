@@ -162,6 +162,11 @@ def _run(layer: PageLayer, found: Record, missing: Sequence[Key]) -> Generator[W
     yield WorkStep(1.0, "", len(missing))
 
 
+def _bins(elements: int) -> int:
+    """Return how many bins a histogram has: fewer for few elements, of which most would be empty."""
+    return min(max(round(3 * elements ** (1 / 3)), 12), 120)
+
+
 def _without_large_parts(data: outputs.LayerData, output: MethodOutput) -> Ran:
     """Return what a page shows of a result."""
     result, slim = output.result, replace(output, result=None)
@@ -173,7 +178,10 @@ def _without_large_parts(data: outputs.LayerData, output: MethodOutput) -> Ran:
         return Ran(
             slim,
             {name: _named(*(_largest(each) for each in pair)) for name, pair in maxima.items()},
-            {name: _named(*(figures.histogram(each) for each in pair)) for name, pair in both.items()},
+            {
+                name: _named(*(figures.histogram(each, _bins(each.numel())) for each in pair))
+                for name, pair in both.items()
+            },
         )
     if isinstance(result, outputs.ActivationAware):
         return Ran(slim, trials=tuple(_summed(step) for step in result.steps))

@@ -104,23 +104,22 @@ def scaling(ran: Ran, without_clip: Ran | None) -> str:
         text = f"Ratio {best.ratio:g} gives the least error, {best.loss:.3g}{less}."
     if len(ratios) < len(ran.trials) and without_clip is not None:
         gain = ran.output.sqnr_db - without_clip.output.sqnr_db
-        text += f" Clipping changes the output's SQNR by {gain:+.1f} dB on the held-out tokens."
-    return text.replace("-", "−")
+        signed = f"{gain:+.1f}".replace("-", "−")
+        text += f" Clipping changes the output's SQNR by {signed} dB on the held-out tokens."
+    return text
 
 
 def compensating(ran: Ran) -> str:
     """Return what GPTQ reaches on the tokens that it was calibrated with."""
     assert ran.objective is not None
     own, nearest = ran.objective
-    less = (
-        f", {abs(1 - own / nearest):.0%} {'less' if own <= nearest else 'more'} than "
-        if nearest
-        else ", and "
-    )
-    return (
-        f"On the calibration tokens, the mean squared error of the output is {own:.4g}{less}the "
-        f"{nearest:.4g} of rounding to nearest."
-    )
+    text = f"On the calibration tokens, the mean squared error of the output is {own:.4g}"
+    if f"{own:.4g}" == f"{nearest:.4g}":
+        return f"{text}, as with rounding to nearest."
+    percent = 100 * abs(1 - own / nearest) if nearest else math.inf
+    change = f"{percent:.{0 if percent >= 9.95 else 1}f} % {'less' if own < nearest else 'more'}"
+    than = f", {change} than" if nearest else " against"
+    return f"{text}{than} the {nearest:.4g} of rounding to nearest."
 
 
 def column(found: outputs.Compensated, index: int) -> str:

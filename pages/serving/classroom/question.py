@@ -132,6 +132,8 @@ class Question:
         marks = key.marks(answer)
         if marks[0].right:
             return []
+        if self.choices and not any(mark.mistake for mark in marks):  # an index has no neighbor, nor digits
+            marks = [Mark(answer, "wrong", key.how, key.right)]
         if not any(mark.mistake for mark in marks):
             for name, other in zip(self.fields, self.keys, strict=True):
                 if other.right == answer != key.right:

@@ -175,7 +175,8 @@ class _Matching:
         plain = self.other.checkpoint.tensors[other].layout.is_plain
         parts = (Part(original, expert, transposed=not plain), Part(other, expert, transposed=plain))
         x, y = self.original.shapes[original], self.other.shapes[other]
-        note = f"{named(original)} is stored as {list(x)}, {named(other)} as its transpose {list(y)}."
+        whose = "the original" if original == other else named(original)
+        note = f"{named(other)} is stored as {list(y)}, {whose} as its transpose {list(x)}."
         return Pair(*parts, parts[0].shape_of(x), note)
 
     def _turn_square(self) -> None:

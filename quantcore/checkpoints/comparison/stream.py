@@ -164,9 +164,9 @@ class CheckpointComparison(Displayed):
         found: dict[str, list[Floats]] = {}
         for pair, record in zip(self.pairing.pairs, state.finished, strict=False):
             sums = record.sums.get(record.order)
-            if sums is not None and sums.cells is not None and math.prod(pair.shape):
+            if sums is not None and sums.cells is not None and 0 not in pair.shape:
                 columns = pair.shape[-1] if pair.shape else 1
-                lines = math.prod(pair.shape) // columns
+                lines = math.prod(pair.shape[:-1])
                 found.setdefault(pair.other.name, []).append(mean_squares(sums.cells, lines, columns))
         same = {name: maps for name, maps in found.items() if len({part.shape for part in maps}) == 1}
         return {name: stacked(maps) for name, maps in same.items()}

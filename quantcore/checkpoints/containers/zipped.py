@@ -322,10 +322,7 @@ def _stored(name: str, start: bytes, source: ByteSource, offset: int, size: int)
         raise QuantError(
             f"{short(name, 80)} holds {dtype}, not numbers of up to 64 bits; save an array of numbers."
         )
-    if (
-        any(n < 0 or n >= 2**48 for n in shape)
-        or math.prod(shape) * dtype.itemsize != size - begin
-    ):
+    if any(n < 0 or n >= 2**48 for n in shape) or math.prod(shape) * dtype.itemsize != size - begin:
         raise QuantError(
             f"The header of {short(name, 80)} claims the shape {shape_text(shape)} of {dtype}, but "
             f"{size - begin:,} bytes follow; "

@@ -66,7 +66,8 @@ def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
             f"{named(name)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least "
             "two axes and float scales."
         )
-    granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
+    block = lengths(config, "weight_block_size", 2) or (BLOCK if config else _of_shapes(weight, scale))
+    granularity = _granularity(weight, scale, block)
     blocked = isinstance(granularity, PerBlock)
     kind = "fp8-block" if blocked else "fp8"
     return whole(name, torch.float32, pieces, kind, granularity)
@@ -80,6 +81,15 @@ def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ..
             return PerChannel(0)
     shape = (*([1] * (len(weight.shape) - 2)), *block)
     return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))
+
+
+def _of_shapes(weight: StoredTensor, scale: StoredTensor) -> tuple[int, ...]:
+    """Return the lengths of blocks that the shapes allow, where no config says them: 128 if these fit."""
+    last = [*zip(weight.shape[-2:], scale.shape[-2:], strict=False)]
+    usual = [-(-n // length) == count for (n, count), length in zip(last, BLOCK, strict=False)]
+    if len(last) < 2 or all(usual) or any(not count or n % count for n, count in last):
+        return BLOCK
+    return tuple(n // count for n, count in last)
 
 
 def _fp4(name: str, pieces: Pieces) -> Layout:

@@ -45,6 +45,7 @@ ORDER = GroupOrder(
     "(desc_act); readers that ignore g_idx get wrong values.",
     ", but the config says that desc_act is false; readers that trust it take the columns in order.",
 )
+_NO_CONFIG = ", and no config says desc_act; readers that take the columns in order get wrong values."
 PLANAR = (5, 6, 7)  # only GPTQModel writes these widths, whatever version the config says
 _V1_MISREAD = (
     "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
@@ -120,7 +121,7 @@ def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
         "gptq", storage,
         IntFormat(bits, signed=False), PerGroup(size), symmetric,
         remarks=remarks, more=zeros.statements, checks=zeros.checks,
-        group_order=replace(ORDER, said=desc_act),
+        group_order=replace(ORDER, said=desc_act, unsaid=ORDER.unsaid if config else _NO_CONFIG),
         rivals=zeros.rivals, narrowed=torch.float16,
     )  # fmt: skip
 

@@ -93,7 +93,11 @@ def _scale(facts: SchemeFacts) -> str:
     return f"the scale is {facts.symmetric_rule.said(facts.names)}"
 
 
-def _inverse_range(facts: SchemeFacts) -> str:
+def _asymmetric(facts: SchemeFacts) -> str:
+    rules = facts.rules.scale
+    if rules.asymmetric_scale == "range_over_codes":
+        codes = rules.parts(facts.fmt)
+        return f"the scale is {written(WIDTH)} divided by the {codes} codes, not by the steps"
     formula = written(INVERSE_OF_RANGE, names={"N": str(facts.fmt.qmax - facts.fmt.qmin)})
     ends = f"at most {LARGEST_INVERSE:g}, and 1 if high - low is at most {NARROW:g}"
     inverse = f"{formula}, {ends}"
@@ -104,7 +108,7 @@ def _inverse_range(facts: SchemeFacts) -> str:
 
 def _overflow_matters(facts: SchemeFacts) -> bool:
     rules = facts.rules.scale
-    return facts.asymmetric and rules.asymmetric_scale == "range" and rules.scale_precision == "float32"
+    return facts.asymmetric and rules.is_of_range and rules.scale_precision == "float32"
 
 
 def _precision(facts: SchemeFacts) -> str:
@@ -146,7 +150,7 @@ def eps_matters(facts: SchemeFacts) -> bool:
     rules = facts.rules.scale
     if not facts.ranged or facts.rules.range.min_range or facts.rules.range.widen_to_eps:
         return False
-    return not rules.is_power if facts.symmetric else rules.asymmetric_scale == "range"
+    return not rules.is_power if facts.symmetric else rules.is_of_range
 
 
 def _bad_matters(facts: SchemeFacts) -> bool:
@@ -186,7 +190,8 @@ class ScaleStage(Stage):
                          max (NVFP4's 6)
     symmetric_scale      a rule of `SYMMETRIC_SCALES`
     narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
-    asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `INVERSE_OF_RANGE`
+    asymmetric_scale     "range" (high - low) / N · "range_over_codes" (high - low) / (N + 1) ·
+                         "inverse_range" hqq's, see `INVERSE_OF_RANGE`
     range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
     scale_precision      "float32" · "float64" · "float16" · "bfloat16": what each operation is rounded to
     scale_dtype          the same: what the scale is cast to
@@ -215,8 +220,8 @@ class ScaleStage(Stage):
     narrow_scale_bits: tuple[int, ...] = choice(  # changes the sentence of symmetric_scale
         (), "what max|x| is divided by", {}, lambda facts: False
     )
-    asymmetric_scale: Literal["range", "inverse_range"] = choice(
-        "range", "whether s or 1/s is computed first", _inverse_range, lambda facts: facts.asymmetric
+    asymmetric_scale: Literal["range", "range_over_codes", "inverse_range"] = choice(
+        "range", "how the scale comes from high - low", _asymmetric, lambda facts: facts.asymmetric
     )
     range_overflow: Literal["split", "infinite"] = choice(
         "split",
@@ -268,6 +273,15 @@ class ScaleStage(Stage):
     def is_power(self) -> bool:
         """Whether symmetric scales are powers of two."""
         return self.symmetric_scale.startswith("power")
+
+    @property
+    def is_of_range(self) -> bool:
+        """Whether asymmetric scales are the range divided by an integer, not the inverse of hqq's 1/s."""
+        return self.asymmetric_scale != "inverse_range"
+
+    def parts(self, fmt: Format) -> int:
+        """N of asymmetric scales, or N + 1 where the range is divided by the number of codes."""
+        return fmt.available - (self.asymmetric_scale != "range_over_codes")
 
     def steps(self, fmt: Format) -> int:
         """N, not counting the lowest code if the scale excludes it."""

@@ -48,7 +48,7 @@ def _form(facts: SchemeFacts) -> str:
 
 def _found(facts: SchemeFacts) -> bool:
     rules = facts.rules
-    return facts.asymmetric and rules.zero_point.is_integer and rules.scale.asymmetric_scale == "range"
+    return facts.asymmetric and rules.zero_point.is_integer and rules.scale.is_of_range
 
 
 def _order_matters(facts: SchemeFacts) -> bool:

@@ -9,7 +9,18 @@ import torch
 
 from quantcore.analysis import RangeCurve
 from quantcore.figures.distribution import grid_values
-from quantcore.figures.style import DIM, FAINT, FILL, INK, LEGEND_ABOVE, LINE, band_at, base_layout, line_at
+from quantcore.figures.style import (
+    DIM,
+    FAINT,
+    FILL,
+    INK,
+    LEGEND_ABOVE,
+    LINE,
+    band_at,
+    base_layout,
+    line_at,
+    unchecked,
+)
 from quantcore.figures.typography import TEXT
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
@@ -20,6 +31,11 @@ TUBE, MARK, BULB = 3.2, 3.4, 5.6  # of the size of type: how wide a thermometer 
 MERCURY = {"light": "rgb(205,65,65)", "dark": "rgb(235,95,95)"}
 
 Array = npt.NDArray[Any]
+Trace = dict[str, Any]
+
+
+def _scatter(**drawn: Any) -> Trace:
+    return {"type": "scatter", **drawn}
 
 
 def rounding_line(
@@ -36,6 +52,13 @@ def rounding_line(
         span: from where to where the axis reaches; None: as far as is drawn.
         size: font size in px.
     """
+    return unchecked(*_line(result, span, theme, size))
+
+
+def _line(
+    result: Quantized, span: tuple[float, float] | None, theme: str, size: float
+) -> tuple[list[Trace], dict[str, Any]]:
+    """Return the traces and the layout of `rounding_line`: connections, marks, elements."""
     codes = list(range(result.scheme.format.qmin, result.scheme.format.qmax + 1))
     marks = grid_values(result, (0,) * result.scale.dim())
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
@@ -53,31 +76,29 @@ def rounding_line(
         "margin": {"l": 40 + 2 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
     }
     line = {"color": LINE[theme], "width": 2}
-    return go.Figure(
-        [
-            _connections(x, x_hat, theme),
-            go.Scatter(
-                x=marks,
-                y=np.ones(len(marks)),
-                mode="markers+text",
-                text=labels,
-                textposition="top center",
-                customdata=codes,
-                marker={"symbol": "line-ns", "size": 14, "line": line},
-                hovertemplate="code %{customdata} represents %{x:.6~g}<extra></extra>",
-            ),
-            go.Scatter(
-                x=x,
-                y=np.zeros(len(x)),
-                mode="markers",
-                customdata=np.stack([result.codes.reshape(-1).numpy(), x_hat, x - x_hat], axis=1),
-                marker={"color": FILL[theme], "size": max(9, size * 0.75)},
-                hovertemplate="x %{x:.6~g}, code %{customdata[0]}, x̂ %{customdata[1]:.6~g}, "
-                "error %{customdata[2]:.4~g}<extra></extra>",
-            ),
-        ],
-        layout,
-    )
+    traces = [
+        _connections(x, x_hat, theme),
+        _scatter(
+            x=marks,
+            y=np.ones(len(marks)),
+            mode="markers+text",
+            text=labels,
+            textposition="top center",
+            customdata=codes,
+            marker={"symbol": "line-ns", "size": 14, "line": line},
+            hovertemplate="code %{customdata} represents %{x:.6~g}<extra></extra>",
+        ),
+        _scatter(
+            x=x,
+            y=np.zeros(len(x)),
+            mode="markers",
+            customdata=np.stack([result.codes.reshape(-1).numpy(), x_hat, x - x_hat], axis=1),
+            marker={"color": FILL[theme], "size": max(9, size * 0.75)},
+            hovertemplate="x %{x:.6~g}, code %{customdata[0]}, x̂ %{customdata[1]:.6~g}, "
+            "error %{customdata[2]:.4~g}<extra></extra>",
+        ),
+    ]
+    return traces, layout
 
 
 def thermometer(
@@ -97,8 +118,8 @@ def thermometer(
         codes: whether lines lead from each reading to its mark.
         span: of the lowest and the highest mark that the axis has room for; None: of this thermometer's.
     """
-    drawn = rounding_line(result, theme=theme, size=size)
-    marks, reading = drawn.data[1].x, float(result.x.reshape(-1)[chosen])
+    (connections, on_scale, readings), layout = _line(result, None, theme, size)
+    marks, reading = on_scale["x"], float(result.x.reshape(-1)[chosen])
     low, high = float(marks[0]), float(marks[-1])
     first, last = span or (low, high)
     pad = 0.03 * (last - first)
@@ -106,47 +127,55 @@ def thermometer(
     tube = {"ysizemode": "pixel", "yanchor": 1, "y0": -TUBE * size / 2, "y1": TUBE * size / 2}
     glass = {"type": "rect", "x0": bulb, "x1": end, "layer": "below"} | tube
     mercury = glass | {"x1": min(max(reading, bulb), end), "fillcolor": MERCURY[theme]}
-    drawn.update_layout(
-        shapes=[
-            glass | {"line": {"color": DIM[theme], "width": 2}, "fillcolor": FAINT[theme]},
-            mercury | {"line": {"width": 0}},
-        ],
-        xaxis={"title": {"text": "°C"}, "range": [first - 3.5 * pad, last + pad]},
-        yaxis={
-            "ticktext": ["reading x", "code q" if codes else "mark"],
-            "ticklabelstandoff": round(BULB * size / 2),  # left of the bulb
-            "range": [-0.3, 1.55],
-        },
-        margin={"l": 24 + (4 + BULB / 2) * size},
-    )
+    layout["shapes"] = [
+        glass | {"line": {"color": DIM[theme], "width": 2}, "fillcolor": FAINT[theme]},
+        mercury | {"line": {"width": 0}},
+    ]
+    layout["xaxis"] = {"title": {"text": "°C"}, "range": [first - 3.5 * pad, last + pad]}
+    layout["yaxis"] |= {
+        "ticktext": ["reading x", "code q" if codes else "mark"],
+        "ticklabelstandoff": round(BULB * size / 2),  # left of the bulb
+        "range": [-0.3, 1.55],
+    }
+    layout["margin"] |= {"l": 24 + (4 + BULB / 2) * size}
     ball = {"size": BULB * size, "color": MERCURY[theme], "line": {"color": DIM[theme], "width": 2}}
-    drawn.add_scatter(x=[bulb], y=[1], mode="markers", marker=ball, hoverinfo="skip", cliponaxis=False)
     # longer than the tube is wide: seen on mercury and on glass (Plotly draws it longer than its size)
-    long = {"size": MARK * size, "line": {"color": INK[theme]}}
-    drawn.data[1].update(marker=long, mode="markers", cliponaxis=False)
+    long = {"symbol": "line-ns", "size": MARK * size, "line": {"width": 2, "color": INK[theme]}}
+    on_scale |= {"marker": long, "mode": "markers", "cliponaxis": False}
     above = {"size": 1.45 * MARK * size, "opacity": 0}
-    drawn.add_scatter(
-        x=marks, y=np.ones(len(marks)), text=drawn.data[1].text, mode="markers+text", marker=above,
-        textposition="top center", cliponaxis=False, hoverinfo="skip",
-    )  # fmt: skip
     if not codes:
-        drawn.data[0].update(x=[], y=[])
-        drawn.data[2].update(hovertemplate="%{x:.6~g} °C<extra></extra>")
-        _one_step(drawn, [float(mark) for mark in marks], theme)
-    return drawn
+        connections |= {"x": [], "y": []}
+        readings["hovertemplate"] = "%{x:.6~g} °C<extra></extra>"
+        layout |= _one_step([float(mark) for mark in marks], layout["shapes"], theme)
+    traces = [
+        connections, on_scale, readings,
+        _scatter(x=[bulb], y=[1], mode="markers", marker=ball, hoverinfo="skip", cliponaxis=False),
+        _scatter(
+            x=marks, y=np.ones(len(marks)), text=on_scale["text"], mode="markers+text", marker=above,
+            textposition="top center", cliponaxis=False, hoverinfo="skip",
+        ),
+    ]  # fmt: skip
+    return unchecked(traces, layout)
 
 
-def _one_step(drawn: go.Figure, marks: list[float], theme: str) -> None:
-    """Draw the distance of two marks in the middle of the range, with its number."""
+def _one_step(marks: list[float], shapes: list[Trace], theme: str) -> dict[str, Any]:
+    """Return the shapes and annotations of the distance of two marks in the middle, with its number."""
     at = len(marks) // 2
     first, second = marks[at - 1 : at + 1]
-    for mark in (first, second):
-        line = {"color": DIM[theme], "width": 1, "dash": "dot"}
-        drawn.add_shape(type="line", x0=mark, x1=mark, y0=0.35, y1=1, line=line, layer="below")
+    line = {"color": DIM[theme], "width": 1, "dash": "dot"}
+    ends = [
+        {"type": "line", "x0": mark, "x1": mark, "y0": 0.35, "y1": 1, "line": line, "layer": "below"}
+        for mark in (first, second)
+    ]
     arrow = {"arrowhead": 2, "arrowside": "end+start", "arrowwidth": 2, "arrowcolor": INK[theme], "text": ""}
-    drawn.add_annotation(x=second, ax=first, y=0.45, ay=0.45, axref="x", ayref="y", **arrow)
     words = f"one step: {second - first:.4g} °C"
-    drawn.add_annotation(x=(first + second) / 2, y=0.43, yanchor="top", text=words, showarrow=False)
+    return {
+        "shapes": [*shapes, *ends],
+        "annotations": [
+            {"x": second, "ax": first, "y": 0.45, "ay": 0.45, "axref": "x", "ayref": "y", **arrow},
+            {"x": (first + second) / 2, "y": 0.43, "yanchor": "top", "text": words, "showarrow": False},
+        ],
+    }
 
 
 def error_bars(
@@ -170,26 +199,27 @@ def error_bars(
         layout["annotations"] = [place | {"text": f"half a step, {limit:.3g}", "showarrow": False}]
         layout["yaxis"] |= {"range": [-1.3 * limit, 1.3 * limit]}
     colors = [FILL[theme] if v >= 0 else LINE[theme] for v in values]
-    bars = go.Bar(
-        x=list(range(len(values))),
-        y=values,
-        marker={"color": colors},
-        text=[f"{v:.3g}" for v in values],
-        textposition="outside",
-        constraintext="none",  # Plotly would shrink or turn what is wider than its bar
-        textangle=0,
-        cliponaxis=False,
-        hovertemplate="element %{x}: error %{y:.4~g}<extra></extra>",
-    )
-    return go.Figure([bars], layout)
+    bars: Trace = {
+        "type": "bar",
+        "x": list(range(len(values))),
+        "y": values,
+        "marker": {"color": colors},
+        "text": [f"{v:.3g}" for v in values],
+        "textposition": "outside",
+        "constraintext": "none",  # Plotly would shrink or turn what is wider than its bar
+        "textangle": 0,
+        "cliponaxis": False,
+        "hovertemplate": "element %{x}: error %{y:.4~g}<extra></extra>",
+    }
+    return unchecked([bars], layout)
 
 
-def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
+def _connections(x: Array, x_hat: Array, theme: str) -> Trace:
     """Draw a line from each x at height 0 to its x̂ at height 1."""
     ends = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
     heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
     line = {"color": DIM[theme], "width": 1}
-    return go.Scatter(x=ends, y=heights, mode="lines", line=line, hoverinfo="skip")
+    return _scatter(x=ends, y=heights, mode="lines", line=line, hoverinfo="skip")
 
 
 def error_curve(result: Quantized, span: tuple[float, float] | None = None) -> tuple[Array, Array]:
@@ -228,12 +258,12 @@ def error_against_x(
         "shapes": [band_at("x", float(marks[0]), float(marks[-1]), LINE[theme])],
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
     }
-    return go.Figure(
+    return unchecked(
         [
-            go.Scatter(
+            _scatter(
                 x=x, y=error, mode="lines", line={"color": LINE[theme], "width": 1.5}, hoverinfo="skip"
             ),
-            go.Scatter(
+            _scatter(
                 x=own[0],
                 y=own[1],
                 mode="markers",
@@ -263,9 +293,9 @@ def clipping_against_rounding(
         "margin": {"l": 50 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
         **LEGEND_ABOVE,
     }
-    return go.Figure(
+    return unchecked(
         [
-            go.Scatter(
+            _scatter(
                 x=curve.widths[shown],
                 y=y,
                 name=name,

@@ -72,7 +72,26 @@ class Reinterpreted:
         return f"{meant} {self.bits}-bit codes read as {read}"
 
 
-Stored = Transposed | Reinterpreted
+@dataclass(frozen=True)
+class Lowered:
+    """``by`` was subtracted from the codes, as 128 is from unsigned ones that int8 is to hold."""
+
+    by: int
+
+    def undo(self, codes: Tensor) -> Tensor:
+        """Return the codes before the subtraction."""
+        return codes + self.by
+
+    @property
+    def told(self) -> str:
+        """The beginning of an answer."""
+        return sentence(str(self))
+
+    def __str__(self) -> str:
+        return f"{self.by} is subtracted from the codes"
+
+
+Stored = Transposed | Reinterpreted | Lowered
 
 # Those that are choices of a convention
 CHOICES = [kind for kind, mistake in IN_CODES.items() if mistake.choices]

@@ -153,6 +153,15 @@ ROUNDING = (
         ),),
     ),
     Mistake(
+        "packed_signs", "overflow", ("mistakes", "clamp-of-another-type"),
+        in_source=InSource(
+            "Negative codes packed with their sign",
+            "Codes as low as {low} are combined by | without a mask: the sign of a negative code is 1 in all "
+            "higher bits, so it overwrites the code above it ({lost} of the bytes on the tensors tried).",
+            "Keep the lower {bits} bits first: codes & {mask}.",
+        ),
+    ),
+    Mistake(
         "decimals", "rounding", ("mistakes", "truncated"),
         in_source=InSource(
             "Codes rounded to decimals",
@@ -274,10 +283,16 @@ QUOTIENTS = (
 OVERFLOW = (
     Mistake(
         "wrapped", "overflow", ("mistakes", "cast-without-clamp"),
-        InAnswers("wrapped", 140, lambda c: [(
-            c.wrapped(c.t.shifted),
-            f"{c.outside}. This scheme clamps it to {number(c.clamped(c.t.shifted))}; it does not wrap.",
-        )] if c.finite else ()),
+        InAnswers("wrapped", 140, lambda c: [
+            (
+                c.wrapped(c.t.shifted),
+                f"{c.outside}. This scheme clamps it to {number(c.clamped(c.t.shifted))}; it does not wrap.",
+            ),
+            (
+                c.t.code + c.count * (c.t.code < 0),
+                f"That is its bits read without a sign; less 2^{c.fmt.bits} = {c.count}, it is {c.t.code}.",
+            ),
+        ] if c.finite else ()),
         InCodes(
             1, "cast without a clamp: codes out of range wrapped around",
             "The cast has no clamp: codes out of range wrap around", choices={"overflow": "wrap"},

@@ -184,6 +184,7 @@ VALUES = (
         InAnswers("parameters not counted", 370, bits=lambda c: [
             (c.fmt.bits, "That counts the codes alone; the scales and zero points take room too."),
             (c.bits_without_zero_points, "That leaves out the zero points."),
+            (c.bits_with_half_scales, "That takes half as many bits per scale as are given."),
         ]),
     ),
     Mistake(

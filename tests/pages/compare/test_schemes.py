@@ -137,7 +137,8 @@ def test_best_under_a_limit(metric: str) -> None:
     assert frame.set_index("name")[metric][name] == best
     assert (f"{best:.2f} dB" if metric == "sqnr_db" else f"{best:.4g}") in sentence
     at = at.slider(key="sw_limit").set_value(1.0).run()
-    assert "No scheme to compare at 1 or fewer bits per element." in said(at.markdown)
+    least = frame[frame["refused"] == ""]["bits_per_element"].min()
+    assert f"No scheme here takes 1 or fewer bits per element; the smallest takes {least:.4g}." in said(at.markdown)
 
 
 def test_best_under_a_limit_and_any_row_open_in_explore() -> None:

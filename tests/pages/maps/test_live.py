@@ -113,6 +113,23 @@ VISITS = [
     ({"per": "group", "group": "2", "shape": "6x10"}, "per", 1, "channel"),
     ({"shape": "6x48"}, "per", 2, "group"),
     ({"per": "flat_group", "shape": "6x10"}, "group", 8, "8"),
+    ({"per": "group", "group": "2", "shape": "6x10"}, "group_all", 1, True),
+    ({"per": "block", "block": "2x2", "shape": "6x10"}, "block", "-1,5", "-1x5"),
+    pytest.param(
+        {"per": "group", "group": "2", "group_all": "true", "group_axis": "0", "shape": "6x10"},
+        "group_all", 0, False,
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        {"per": "group", "group": "2", "group_all": "true", "shape": "6x10"},
+        "group_axis", 0, 0,
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        {"per": "group", "group": "2", "group_all": "true", "shape": "6x10"},
+        "group", 5, "5",
+        marks=pytest.mark.slow,
+    ),
     pytest.param({"library": "torchao", "shape": "4x33"}, "per", 2, "group", marks=pytest.mark.slow),
     pytest.param({"per": "channel"}, "axis", 1, 1, marks=pytest.mark.slow),
     pytest.param({"per": "group", "group": "2"}, "group_axis", 0, 0, marks=pytest.mark.slow),
@@ -355,7 +372,8 @@ def test_a_picture_that_is_foreseen_is_the_one_that_is_asked_for_and_leaves_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arithmetic, "_served", True)
-    data = sent(opened())
+    at = opened()  # an address ends with its session
+    data = sent(at)
     address, made, make = data["live"]["at"], list[int](), live.LiveMaps.content
 
     def counted(*args: Any) -> bytes:
@@ -375,7 +393,8 @@ def test_a_picture_that_is_foreseen_is_the_one_that_is_asked_for_and_leaves_the_
 def test_nothing_is_foreseen_while_another_picture_is_made_or_without_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    addresses = [sent(opened(shape=shape))["live"]["at"] for shape in ("8x8", "64x128")]
+    sessions = [opened(shape=shape) for shape in ("8x8", "64x128")]  # an address ends with its session
+    addresses = [sent(at)["live"]["at"] for at in sessions]
     begun, way, make = threading.Event(), threading.Event(), live.LiveMaps.content
 
     def slow(maps: live.LiveMaps, values: dict[str, str], *more: Any) -> bytes:
@@ -429,6 +448,22 @@ def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pyt
     change(at, "bits", 4)
     assert order == ["int9", "int3", "int4"]
     assert slept.count(0.01234) == 1
+
+
+def test_the_shape_of_blocks_is_asked_within_bounds() -> None:
+    pages = [opened(shape="6x10", **per) for per in ({"per": "group", "group": "2"}, {"per": "block", "block": "2x3"})]
+    group, block = (sent(page)["live"] for page in pages)
+    assert group["controls"].items() >= {"group": [2], "group_axis": [1], "group_all": [0]}.items()
+    assert block["controls"]["block"] == [2, 3]
+    for of, key, value, sentence in (
+        (group, "group_all", "2", "Shared by all must be 0 (no) or 1 (yes), not '2'."),
+        (group, "block", "2,3", "'block' is not a control that the maps follow here."),
+        (block, "block", "2,x", "Block shape must be an integer from 0, not 'x'."),
+        (block, "block", "0,3", "The lengths of the block shape (0, 3) must be 1 or more, or -1 for a whole axis."),
+    ):
+        answer = ask(of["at"], **{key: value})
+        assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
+    assert ask(block["at"], block="2").status_code == 400  # one length for two axes
 
 
 def test_a_tensor_that_has_to_wait_for_its_turn_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,12 @@ def test_an_output_that_is_none_is_one_sentence(typed: str) -> None:
     assert "is shown instead." in sentence
 
 
+def test_a_single_row_of_numbers_is_one_token() -> None:
+    at = opened(**PASTED, ly_x="paste", ly_values=tensors.encode(X[0]))
+    np.testing.assert_array_equal(values(maps(at)["x"], "x"), X[:1])
+    assert "x: 1 token, pasted" in facts(at)
+
+
 def test_the_integer_path_is_that_of_integers() -> None:
     at = opened(**PASTED, **GIVEN, ly_tab="Integer path", ly_format="uint8", ly_cell="0, 1", per="channel")
     shown = maps(at)
@@ -345,7 +351,7 @@ def test_static_scales_of_given_activations_are_those_of_the_first_half() -> Non
         ),
         ({"shape": "4x4x4"}, ("w has shape (4, 4, 4)", "[out, in]")),
         (
-            {**PASTED, "ly_x": "paste", "ly_values": tensors.encode(X[0])},
+            {**PASTED, "ly_x": "paste", "ly_values": tensors.encode(X[None])},
             ("x has shape", "one row per token"),
         ),
         ({"ly_outliers": 9}, ("9 outlier channels", "8 inputs")),

@@ -155,7 +155,11 @@ def test_gptq_column_by_column(order: bool) -> None:
     objective = numbers(sentence(at, "On the calibration tokens"))
     less = 100 * abs(1 - found.objective / found.nearest_objective)
     own, nearest = found.objective / (64 * 8), found.nearest_objective / (64 * 8)
-    assert objective == [pytest.approx(own, rel=1e-3), round(less), pytest.approx(nearest, rel=1e-3)]
+    assert objective == [
+        pytest.approx(own, rel=1e-3),
+        pytest.approx(less, rel=0.05),
+        pytest.approx(nearest, rel=1e-3),
+    ]
     shown = "".join(lines(at))
     code = found.quantized.codes[row, step.column].item()
     assert f"code {code}, dequantized {float(step.dequantized[row]):.5f}" in shown
@@ -165,13 +169,23 @@ def test_gptq_column_by_column(order: bool) -> None:
     assert "no column is left" in sentence(at, "Step 8 of 8")
 
 
+@for_each("own, nearest, said_", [
+    (124.2, 222.7, "124.2, 44 % less than the 222.7 of"), (4.0, 3.9, "4, 2.6 % more than the 3.9 of"),
+    (4.081, 4.0811, "4.081, as with"), (0.0, 0.0, "0, as with"), (0.5, 0.0, "0.5 against the 0 of"),
+])  # fmt: skip
+def test_gptq_on_its_own_objective(own: float, nearest: float, said_: str) -> None:
+    ran = run.Ran(outputs.MethodOutput("gptq", 1.0), objective=(own, nearest))
+    text = "On the calibration tokens, the mean squared error of the output is"
+    assert words.compensating(ran) == f"{text} {said_} rounding to nearest."
+
+
 def test_hadamard() -> None:
     at = opened(om_method="hadamard", om_signs="random")
     rotated = outputs.hadamard(W, X, seed=0)
     expected = [float(m.abs().max()) for m in (rotated.x, X, rotated.w, W)]
     assert numbers(sentence(at, "Rotated")) == pytest.approx(expected, rel=0.01)
     counts = [array(trace["y"]) for trace in chart(at, "om_histograms")["data"]]
-    assert [np.nansum(c[::2]) for c in counts] == [512, 512, 64, 64]
+    assert [c[::2][c[::2] >= 1].sum() for c in counts] == [512, 512, 64, 64]
 
 
 def test_llm_int8() -> None:

@@ -147,7 +147,9 @@ def test_work_larger_than_one_run_may_need_is_refused() -> None:
     gate = Gate(BUDGET, cores=8, most=100 * MB)
     turn = Turn(gate, lambda before, kind: None)
     turn.need(100 * MB)
-    with pytest.raises(QuantError, match=r"needs about 104\.9 MB of memory.*at most 104\.9 MB.*choose a smaller tensor"):
+    with pytest.raises(
+        QuantError, match=r"needs about 104\.9 MB of memory.*at most 104\.9 MB.*choose a smaller tensor"
+    ):
         turn.need(100 * MB + 1)
     assert gate.too_much(100 * MB) == ""
     turn.close()

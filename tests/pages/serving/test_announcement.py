@@ -16,9 +16,9 @@ from pages.serving import log, network
         ("::", "192.168.1.5", "opens http://192.168.1.5:8501,"),
         ("10.1.2.3", "192.168.1.5", "opens http://10.1.2.3:8501,"),
         ("fd00::2", "192.168.1.5", "opens http://[fd00::2]:8501,"),
-        ("127.0.0.1", "192.168.1.5", "served at 127.0.0.1 alone"),
-        ("localhost", "192.168.1.5", "served at localhost alone"),
-        ("::1", "192.168.1.5", "served at ::1 alone"),
+        ("127.0.0.1", "192.168.1.5", "served at 127.0.0.1;"),
+        ("localhost", "192.168.1.5", "served at localhost;"),
+        ("::1", "192.168.1.5", "served at ::1;"),
         ("", None, "in no network"),
     ],
 )
@@ -28,7 +28,7 @@ def test_which_address_a_class_opens(served_at, own, said):
 
 def test_a_container_has_no_address_for_a_class():
     assert "192.168.1.5" not in log.for_a_class("", "192.168.1.5", contained=True)
-    assert "served at ::1 alone" in log.for_a_class("::1", "192.168.1.5", contained=True)
+    assert "served at ::1;" in log.for_a_class("::1", "192.168.1.5", contained=True)
 
 
 def test_the_address_is_one_of_this_machine():
@@ -57,4 +57,6 @@ def test_behind_a_proxy_only_its_address_is_named(named, monkeypatch):
     monkeypatch.setattr(config, "is_manually_set", lambda option: named and option == "browser.serverAddress")
     monkeypatch.setattr(log.log, "info", lambda text, *values: said.append(text % values))
     log.announce()
-    assert [line.startswith(("The pages are at", "A class ")) for line in said] == [True] * (1 if named else 2)
+    assert [line.startswith(("The pages are at", "A class ")) for line in said] == [True] * (
+        1 if named else 2
+    )

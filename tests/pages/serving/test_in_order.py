@@ -31,7 +31,9 @@ left.write("last")
 @pytest.fixture
 def session(tmp_path, monkeypatch):
     async def made():
-        return AppSession(ScriptData(str(script), False), MemoryUploadedFileManager(""), ScriptCache(), None, {})
+        return AppSession(
+            ScriptData(str(script), False), MemoryUploadedFileManager(""), ScriptCache(), None, {}
+        )
 
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -62,7 +64,9 @@ async def finished(session):
     while session._scriptrunner is not None or session._state is app_session.AppSessionState.APP_IS_RUNNING:
         assert time.monotonic() < start + 20
         await asyncio.sleep(0.005)
-    return [tuple(sent.metadata.delta_path) for sent in session._browser_queue._queue if sent.HasField("delta")]
+    return [
+        tuple(sent.metadata.delta_path) for sent in session._browser_queue._queue if sent.HasField("delta")
+    ]
 
 
 def begun(session, **asked):

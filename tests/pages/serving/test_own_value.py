@@ -53,7 +53,9 @@ def test_widgets_see_what_streamlit_gathers(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_run_gathers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gathered, usual = list[int](), SessionState.filtered_state.fget
-    monkeypatch.setattr(SessionState, "filtered_state", property(lambda state: gathered.append(1) or usual(state)))
+    monkeypatch.setattr(
+        SessionState, "filtered_state", property(lambda state: gathered.append(1) or usual(state))
+    )
     monkeypatch.setattr(SafeSessionState, "filtered_state", own_value._gathered)
     visit()
     assert len(gathered) >= 10  # what it is for: once each for each widget

@@ -205,7 +205,7 @@ EXAMPLES = {
     ),
     "range must include 0": (
         [10.5, 11, 12, 13, 14], "uint4 asymmetric", "torchao", "hqq", {"scale, zero point and kernel": 3, "zero point and kernel": 1},
-        ["scale (whether the range must include 0; whether s or 1/s is computed first): torchao 0.93333334 against hqq 0.233333"],
+        ["scale (whether the range must include 0; how the scale comes from high - low): torchao 0.93333334 against hqq 0.233333"],
     ),
     "the smallest scale": (
         [1e-9, -1e-9, 5e-10], "int8", "torchao", "torch.fake_quantize", {"scale": 3},

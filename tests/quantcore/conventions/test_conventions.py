@@ -173,7 +173,7 @@ CHANGES = {
     "min_range": [("brevitas", 0.0)],
     "symmetric_scale": [("torchao", "amax_over_qmax"), ("torchao.no_clipping_err", "amax_over_half_range"),
                         ("aimet.Quantize", "amax_over_half_range"), ("onnxruntime", "amax_over_half_range"), ("quanto", "amax_over_half_range")],
-    "asymmetric_scale": [("hqq", "range")],
+    "asymmetric_scale": [("hqq", "range"), ("torchao", "range_over_codes")],
     "narrow_scale_bits": [("onnxruntime", ())],
     "scale_precision": [("onnxruntime", "float32")],
     "eps": [("torchao", 2.0**-23), ("quanto", 1e-3)],

@@ -50,6 +50,10 @@ def test_frontier_and_line_of_a_gaussian(frame):
     slope = (line.y[1] - line.y[0]) / (line.x[1] - line.x[0])
     assert slope == pytest.approx(20 * math.log10(2))
     assert line.y[0] == line.x[0] == 0
+    assert line.y[1] >= frame["sqnr_db"].max()
+    # where schemes take more bits than they use, the line ends above them and does not press them together
+    dear = figures.pareto(frame.assign(bits_per_element=frame["bits_per_element"] + 25))
+    assert named(dear, "Gaussian limit, 6.02 dB per bit").y[1] == pytest.approx(1.15 * frame["sqnr_db"].max())
     best = named(figure, "Pareto frontier")
     for bits, gain in zip(best.x, best.y, strict=True):
         beaten = frame[(frame["bits_per_element"] <= bits) & (frame["sqnr_db"] > gain)]

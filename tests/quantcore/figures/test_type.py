@@ -106,6 +106,7 @@ def test_every_function_that_draws_is_here():
 @for_each("draw", DRAWN.values(), ids=[made.__name__ for made in DRAWN])
 def test_type_is_of_one_scale_and_family(draw):
     figure = draw().to_dict()
+    go.Figure(figure)  # Plotly knows each name and value, also of figures that are made unchecked
     layout = figure["layout"]
     usual = TEXT if layout["font"]["size"] == TEXT else SMALL
     assert layout["font"]["size"] == usual

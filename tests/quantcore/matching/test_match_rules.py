@@ -141,7 +141,35 @@ def test_codes_counted_from_the_lowest_value():
     assert (given != other).any()
     first, said = best(x, given)
     assert first.differing == 0
-    assert said == "Values are rounded toward zero; everything else is uint8 asymmetric, one scale."
+    end = "uint8 asymmetric, one scale, (x − min) / scale without a zero point."
+    assert said == f"Values are rounded toward zero; everything else is {end}"
+
+
+def test_codes_counted_from_the_lowest_value_by_the_number_of_codes():
+    """floor((x - min) / ((max - min) / 256)) in its siblings; the code of max is clamped."""
+    rng = np.random.default_rng(1)
+    centered, positive = rng.normal(size=(8, 16)), rng.uniform(0.3, 2.7, (6, 12))
+    cases = [
+        (centered, None, 256, np.floor, 0), (positive, 1, 256, np.floor, 0), (centered, 1, 16, np.trunc, 0),
+        (positive, None, 256, np.rint, 0), (centered, None, 256, np.floor, 128), (positive, 1, 255, np.rint, 128),
+    ]  # fmt: skip
+    for x, axis, parts, rounded, lowered in cases:
+        x = x.astype(F)
+        low, high = (end(x, axis=axis, keepdims=axis is not None) for end in (np.min, np.max))
+        top = parts - (parts % 2 == 0)
+        given = np.clip(rounded((x - low) / ((high - low) / F(parts))), 0, top).astype(int) - lowered
+        first, said = best(x, given)
+        bits, rows = (8 if parts > 16 else 4), " per row (axis 0)" * (axis is not None)
+        of_scale = f": (max − min) / {parts}" * (parts != 255)
+        start = "Values are rounded toward zero" * (rounded is not np.rint)
+        start += ". " * (rounded is not np.rint and lowered > 0)
+        start += f"{lowered} is subtracted from the codes" * (lowered > 0)
+        start = f"{start}; everything else is" if start else f"All {x.size} integers are"
+        end = ", (x − min) / scale without a zero point."
+        assert said == f"{start} uint{bits} asymmetric, one scale{rows}{of_scale}{end}", (parts, lowered)
+        codes_again = qc.apply(first.given(x), first.scheme).codes.numpy()
+        assert (codes_again.astype(int) - lowered == given).all()
+        assert np.allclose(first.scheme.convention.scale.parts(first.scheme.format), parts)
 
 
 def test_a_percentile_is_named():

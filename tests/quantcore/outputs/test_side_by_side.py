@@ -103,6 +103,8 @@ def test_more_tokens_calibrate_as_the_methods_do():
         ([10, 10, 10, 10.4], 4),
         ([math.nan, 9.6, 10, 10], 8),
         ([10], None),
+        ([math.inf, math.inf, math.inf], 4),
+        ([10, math.inf, math.inf], 8),
     ],
 )
 def test_from_how_many_tokens_on_an_answer_stays(values, expected):

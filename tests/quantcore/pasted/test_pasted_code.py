@@ -77,6 +77,7 @@ def test_every_kind_is_met():
     levels = "0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -16"
     texts += [f"t = torch.tensor([{levels}])\nq = ((x / s)[..., None] - t).abs().argmin(-1)\ny = t[q] * s"]
     texts += ["s = x.abs().max() / 255\nq = torch.round(x.abs() / s).clamp(0, 255)\ny = q * s"]
+    texts += ["s = x.abs().max() / 7\nq = torch.round(x / s).clamp(-8, 7).to(torch.int8)\np = q[::2] << 4 | q[1::2]"]
     assert {f.mistake for text in texts for f in read(text).findings} == set(IN_SOURCE)
 
 

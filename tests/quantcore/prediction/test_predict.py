@@ -434,15 +434,56 @@ def test_two_fields_swapped():
         ("error", "-0.4", "in steps"),
         ("error", "0.15", "rounding"),
         ("error", "5", "wrong"),
+        ("error", "0", "not rounded"),
     ],
 )
 def test_values_and_errors(asked, typed, kind):
     (mark,) = prediction.mark(of("uint4 given(0.25, 5)", [[1.65]]), asked, [(0, 0)], [typed])
     assert mark.kind == kind, mark
+    if asked == "error" and kind in ("rounding", "not rounded"):
+        assert mark.sentence.startswith(f"x̂ was taken as {1.65 - float(typed):g}. "), mark
+
+
+# x̂ = (12 - 5) · 0.25 = 1.75, so the error is -0.1
+@for_each(
+    ("typed", "kinds"),
+    [
+        ("- 0,1", ["right"]),
+        ("-1/10", ["right"]),
+        ("-10 %", ["right"]),
+        ("−1e-1", ["right"]),
+        ("1 0", ["not a number"]),
+        ("-1/0", ["not a number"]),
+    ],
+)
+def test_numbers_as_students_write_them(typed, kinds):
+    key = prediction.number_key(of("uint4 given(0.25, 5)", [[1.65]]), "error", (0, 0))
+    assert [mark.kind for mark in key.marks(typed)] == kinds
+
+
+@for_each(
+    ("typed", "kinds"),
+    [
+        ("2.98", ["rounding"]),
+        ("2.9", ["rounding"]),
+        ("2.97", ["wrong"]),
+        ("3", ["code instead of value", "too few digits"]),
+        ("3.0", ["code instead of value", "too few digits"]),
+    ],
+)
+def test_digits_that_are_cut_off_or_too_few(typed, kinds):
+    result = of("int4 asymmetric fixed(-1, 4.6)", [[3.1]])  # 8 · 5.6 / 15 = 2.98667
+    assert [m.kind for m in prediction.number_key(result, "dequantized", (0, 0)).marks(typed)] == kinds
+
+
+def test_a_negative_code_read_without_its_sign():
+    (mark,) = mark_codes(of("int8", [[-22.0, 127.0]]), [(0, 0)], ["234"])
+    assert (mark.kind, mark.mistake) == ("wrapped", "wrapped")
+    assert "2^8 = 256, it is -22" in mark.sentence
 
 
 # 64 codes of 4 bits, 8 scales of 32 and 8 zero points of 4: (256 + 256 + 32) / 64 = 8.5
-@for_each(("typed", "kind"), [("8.5", "right"), ("4", "parameters not counted"), ("8", "parameters not counted"), ("8.6", "wrong")])
+@for_each(("typed", "kind"), [("8.5", "right"), ("4", "parameters not counted"), ("8", "parameters not counted"), ("6.5", "parameters not counted"), ("8.6", "wrong")])
 def test_bits_per_element(typed, kind):
     x = np.arange(64).reshape(8, 8) / 7
     (mark,) = prediction.mark(of("uint4 asymmetric per_channel(0)", x), "bits", [(0, 0)], [typed])

@@ -233,6 +233,19 @@ def test_inverse_range(zero_point):
         assert found.zero_point.item() == (np.rint(z) if zero_point == "float_rounded" else z)
 
 
+def test_a_range_divided_by_the_number_of_codes():
+    """s = (high - low) / 2^bits; N is not that of symmetric scales."""
+    rules = {"asymmetric_scale": "range_over_codes", "zero_in_range": "no"}
+    for fmt, (low, high) in itertools.product(FORMATS, [(-1.5, 0.75), (0.5, 2.0)]):
+        _, _, steps = ends(fmt)
+        found = parameters(fmt, False, low, high, **rules)
+        assert found.scale.item() == F(high - low) / F(int(steps) + 1), fmt
+        symmetric = parameters(fmt, True, low, high, asymmetric_scale="range_over_codes")
+        assert symmetric.scale.item() == parameters(fmt, True, low, high).scale.item()
+    phrases = qc.differences("uint8 asymmetric textbook(asymmetric_scale=range_over_codes)")
+    assert phrases == ["the scale is high - low divided by the 256 codes, not by the steps"]
+
+
 @pytest.mark.parametrize("nan_zero_point", ["lowest", "zero", "wrapped"])
 def test_zero_point_of_no_range(nan_zero_point):
     for fmt in FORMATS:

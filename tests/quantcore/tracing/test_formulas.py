@@ -325,7 +325,7 @@ def test_the_lines_of_hqq_s_ranges_of_every_width(width, scheme):
 
 
 @for_each("form", ["float", "float_rounded", "integer"])
-@for_each("rule", ["range", "inverse_range"])
+@for_each("rule", ["range", "range_over_codes", "inverse_range"])
 def test_the_line_of_the_zero_point_is_that_of_the_rule_of_the_scale(form, rule):
     rules = qc.TEXTBOOK.changed(zero_point_form=form, asymmetric_scale=rule)
     t = qc.trace(qc.apply([0.3, -1.7, 0.9], qc.Scheme(qc.UINT4, symmetric=False, convention=rules)), 1)

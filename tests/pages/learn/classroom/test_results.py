@@ -144,12 +144,13 @@ def test_a_student_who_missed_a_vote_and_a_question_nobody_answered(tmp_path):
 def test_the_page_has_every_answer_its_tensor_and_date_and_its_text_is_no_markup(tallies, ballots):
     page = as_html(tallies, ballots, AT)
     assert page.count("4 of 7") == 1
-    assert "(vote 2)" in page
+    assert "Vote 2 · 7 students" in page
+    assert page.count("<h2>") == 1
     assert re.search(rf'href="{AT}learn-\w+\?learn_\w+_step=', page)
     assert 'href="https://quant.example/app/learn-predict?seed=&lt;3&gt;&amp;a=1"' in page
     assert "<script" not in page
     assert "src=" not in page
     assert f"{datetime.fromtimestamp(ballots[0].time, UTC):%Y-%m-%d} · 7 students answered" in page
-    assert "int4: codes -8 to 7" in page
+    assert "int4: codes −8 to 7" in page
     for value in X[0]:
         assert f">{value:g}</td>".replace("-", "−") in page

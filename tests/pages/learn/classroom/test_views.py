@@ -109,6 +109,7 @@ def test_every_choice_is_shown_while_answers_are_locked():
     votes = [Tally(Round(1, 1, "locked", asked), 2, (Counter({"1": 1, "2": 1}),))]
     shown = text(views.scene(board(*votes), votes))
     assert "A: up 0 B: down 1 C: to even 1" in shown
+    assert "off by one" not in {mark.kind for mark in asked.reasons(0, "2")}
 
 
 def test_rare_numbers_are_listed():

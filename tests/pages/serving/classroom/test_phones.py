@@ -17,7 +17,9 @@ from pages.serving.middleware.page_head import Pages
 from quantcore.errors import QuantError
 from quantcore.prediction import NumberKey
 
-ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), tuple(map(NumberKey, ("1", "-2"))))
+ASKED = Question(
+    "Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), tuple(map(NumberKey, ("1", "-2")))
+)
 
 
 @pytest.fixture
@@ -68,7 +70,13 @@ def test_a_student_joins_answers_and_sees_what_is_right(phone, classes):
     assert "locked" in problem(locked, 409)
     classes.steer(code, secret, "reveal")
     last = send(phone, code, "join", browser=me).json()  # it opens the page again
-    assert last == shown | {"phase": "revealed", "mine": ["1", "-3"], "right": ["1", "-2"], "marks": [True, False], "browser": me}
+    assert last == shown | {
+        "phase": "revealed",
+        "mine": ["1", "-3"],
+        "right": ["1", "-2"],
+        "marks": [True, False],
+        "browser": me,
+    }
     classes.end(code, secret)
     problem(send(phone, code, "state", browser=me), 403)
     problem(send(phone, code, "join", browser=me), 404)
@@ -142,7 +150,9 @@ def test_the_page_is_ours_alone_and_its_policy_allows_its_script(phone):
     for address in ("/below/class", "/below/class/k3f7-9qxm"):
         page = phone.get(address)
         assert page.status_code == 200
-        assert page.headers.get_list("content-security-policy") == [content_security_policy(page.content).decode()]
+        assert page.headers.get_list("content-security-policy") == [
+            content_security_policy(page.content).decode()
+        ]
         (digest,) = re.findall(r"'sha256-[^']+'", page.headers["content-security-policy"])
         assert digest
         assert not re.findall(rb"""(?:src|href)=["'](?!data:)""", page.content)
@@ -163,7 +173,11 @@ def test_a_phone_learns_why_after_the_reveal(phone, classes):
     classes.steer(code, secret, "reveal")
     problem(send(phone, code, "why", **asked | {"round": number + 1}), 409)
     found = send(phone, code, "why", **asked).json()["why"]
-    assert [(i, [kind for kind, _ in reasons]) for i, _, reasons in found] == [(0, []), (1, ["zero point forgotten"]), (2, ["wrong"])]
+    assert [(i, [kind for kind, _ in reasons]) for i, _, reasons in found] == [
+        (0, []),
+        (1, ["zero point forgotten"]),
+        (2, ["wrong"]),
+    ]
     assert found[1][1:] == [
         "x / s = 4, rounded to 4, plus the zero point 5 is 9.", [["zero point forgotten", "The zero point 5 is missing: 4 + 5."]]]  # fmt: skip
     assert [i for i, *_ in send(phone, code, "why", **asked | {"browser": other}).json()["why"]] == [0, 1, 2]
@@ -178,9 +192,14 @@ def test_a_right_answer_in_another_form_is_marked_right(phone, classes):
     for text, browser in browsers.items():
         classes.answer(code, browser, number, [text])
     classes.steer(code, secret, "reveal")
-    marks = {text: send(phone, code, "state", browser=browser).json()["marks"] for text, browser in browsers.items()}
+    marks = {
+        text: send(phone, code, "state", browser=browser).json()["marks"]
+        for text, browser in browsers.items()
+    }
     assert marks == {"0.105": [True], "0,106": [True], ".1055": [True], "0.107": [False]}
-    assert send(phone, code, "why", browser=browsers["0.105"], round=number).json()["why"] == [[0, question.keys[0].how, []]]
+    assert send(phone, code, "why", browser=browsers["0.105"], round=number).json()["why"] == [
+        [0, question.keys[0].how, []]
+    ]
 
 
 def test_a_choice_is_answered_with_one_of_them(phone, classes):
@@ -191,7 +210,9 @@ def test_a_choice_is_answered_with_one_of_them(phone, classes):
     for typed in ("-1", str(len(question.choices)), "0.5"):
         problem(send(phone, code, "answer", browser=me, round=number, typed=[typed]), 400)
     wrong = next(known for known in question.keys[0].wrong)
-    assert send(phone, code, "answer", browser=me, round=number, typed=[wrong.value]).json()["mine"] == [wrong.value]
+    assert send(phone, code, "answer", browser=me, round=number, typed=[wrong.value]).json()["mine"] == [
+        wrong.value
+    ]
     classes.steer(code, secret, "reveal")
     ((_, _, reasons),) = send(phone, code, "why", browser=me, round=number).json()["why"]
     assert reasons[0][1] == wrong.sentence

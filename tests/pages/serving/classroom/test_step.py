@@ -25,8 +25,16 @@ def test_a_file_is_read_as_it_was_written_and_people_can_read_it():
     text = to_file(PLAN)
     assert from_file(text) == from_file(text.encode()) == PLAN
     found = json.loads(text)
-    assert found["steps"][0] == {"title": "Why anyone quantizes", "minutes": 3, "text": "memory\nbandwidth, “speed”"}
-    assert found["steps"][1] == {"title": "How a range is chosen", "minutes": 5, "view": "ranges?bits=4&t=1.a-b"}
+    assert found["steps"][0] == {
+        "title": "Why anyone quantizes",
+        "minutes": 3,
+        "text": "memory\nbandwidth, “speed”",
+    }
+    assert found["steps"][1] == {
+        "title": "How a range is chosen",
+        "minutes": 5,
+        "view": "ranges?bits=4&t=1.a-b",
+    }
     assert found["steps"][2]["question"]["keys"][0]["right"] == "1"
     assert PLAN[2].title == ASKED.prompt
     assert max(map(len, text.splitlines())) < 200
@@ -71,19 +79,29 @@ BAD = [
     (changed(at(0, colour="red")), "Step 1 of the file: A step has no 'colour'"),
     (changed(at(1, view="https://example.org/x")), "Step 2 of the file: The view"),
     (changed(at(0, text="x" * 2000)), "Step 1 of the file: The text"),
-    (changed(lambda found: found["steps"][2]["question"].pop("keys")), "Step 3 of the file: This question asks"),
+    (
+        changed(lambda found: found["steps"][2]["question"].pop("keys")),
+        "Step 3 of the file: This question asks",
+    ),
     (" " * (MOST_BYTES + 1), "at most"),
 ]
 
 
-@for_each("view", ["javascript:alert(1)", "//example.org", "../x", "x#y", "X?a", "a b", "ranges?a b", "http:x"])
+@for_each(
+    "view", ["javascript:alert(1)", "//example.org", "../x", "x#y", "X?a", "a b", "ranges?a b", "http:x"]
+)
 def test_a_view_is_a_page_of_this_app(view):
     with pytest.raises(QuantError, match="view"):
         ClassStep("title", view=view)
 
 
 def test_a_link_is_read_however_much_of_the_address_it_has():
-    for link in ("https://quant.example.org/app/ranges?bits=4", "/ranges?bits=4", " ranges?bits=4 ", "127.0.0.1:8501/ranges?bits=4"):
+    for link in (
+        "https://quant.example.org/app/ranges?bits=4",
+        "/ranges?bits=4",
+        " ranges?bits=4 ",
+        "127.0.0.1:8501/ranges?bits=4",
+    ):
         assert view_of(link) == "ranges?bits=4"
     assert view_of("http://127.0.0.1:8501/?src=a/b") == "?src=a/b"
     with pytest.raises(QuantError, match="not both"):
@@ -94,5 +112,9 @@ def test_the_file_in_the_documents_is_read():
     text = (ROOT / "docs" / "hosting.md").read_text("utf-8")
     (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     first, second, third = from_file(example)
-    assert (first.text, second.view, third.question.right) == ("Less memory.\nLess to move.", "ranges?bits=4", ("1",))
+    assert (first.text, second.view, third.question.right) == (
+        "Less memory.\nLess to move.",
+        "ranges?bits=4",
+        ("1",),
+    )
     assert third.title == third.question.prompt

@@ -41,10 +41,21 @@ def keys(*right):
     return tuple(map(NumberKey, right))
 
 
-ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), keys("1", "-2"), link="seed 3")
+ASKED = Question(
+    "Which codes does this row get?",
+    "int4, scale 0.5",
+    ("x = 0.3", "x = -1.2"),
+    keys("1", "-2"),
+    link="seed 3",
+)
 SCALE = Question("Which scale?", "int4", ("scale",), (NumberKey("0.0314", 3),))
 FIRST, SECOND = ClassStep("", 3, question=ASKED, id="a"), ClassStep("", 2, question=SCALE, id="b")
-PLAN = [ClassStep("Welcome", 1, "to quantization", id="w"), FIRST, ClassStep("Look", 4, view="ranges?bits=4", id="v"), SECOND]
+PLAN = [
+    ClassStep("Welcome", 1, "to quantization", id="w"),
+    FIRST,
+    ClassStep("Look", 4, view="ranges?bits=4", id="v"),
+    SECOND,
+]
 
 
 class Clock:
@@ -91,7 +102,9 @@ def test_a_code_has_40_random_bits_and_is_read_as_people_write_it(classes):
     assert set("".join(codes)) <= set(store.ALPHABET)
     assert all(code_of(f" {code[:4].upper()}-{code[4:]}") == code for code in codes)
     assert code_of("OIL0-zzzz") == "0110zzzz"
-    assert [code_of(text) for text in ("", "k3f7", "k3f79qxmm", "k3f7-9qxu", "k3f79qx٣", "'; DROP")] == [""] * 6
+    assert [code_of(text) for text in ("", "k3f7", "k3f79qxmm", "k3f7-9qxu", "k3f79qx٣", "'; DROP")] == [
+        ""
+    ] * 6
 
 
 def test_an_answer_is_counted_once_per_browser_and_may_be_changed(begun):
@@ -287,7 +300,9 @@ def test_words_can_not_be_tried_for_long(begun, clock, monkeypatch):
 def test_who_has_not_joined_does_not_learn_whether_there_is_a_class(begun):
     classes, code, _ = begun
     assert refused(403, classes.state, code, "x") == refused(403, classes.state, "zzzzzzzz", "x")
-    assert refused(403, classes.answer, code, "x", 1, []) == refused(403, classes.answer, "zzzzzzzz", "x", 1, [])
+    assert refused(403, classes.answer, code, "x", 1, []) == refused(
+        403, classes.answer, "zzzzzzzz", "x", 1, []
+    )
     refused(404, classes.join, "zzzzzzzz")
 
 
@@ -309,7 +324,12 @@ def test_equal_numbers_are_counted_as_equal():
     assert {ASKED.read(text) for text in ("0", "-0", "00")} == {"0"}
     assert ASKED.read("100") == "100"
     assert {SCALE.read(text) for text in ("0.0314", ".0314", "0,0314", " 00.0314")} == {"0.0314"}
-    assert [SCALE.read(text) for text in ("-.50", "-0.0", "7.", "12345")] == ["-0.50", "0", "7", "12345"]  # as precise as typed
+    assert [SCALE.read(text) for text in ("-.50", "-0.0", "7.", "12345")] == [
+        "-0.50",
+        "0",
+        "7",
+        "12345",
+    ]  # as precise as typed
 
 
 @for_each(
@@ -403,7 +423,9 @@ def test_upkeep_deletes_what_an_ended_process_left(tmp_path, monkeypatch):
     place.tidy()
     assert not (tmp_path / "store").exists()
     earlier, recent = (tmp_path / "store" / f"{place.EARLIER}{end}" for end in ("", "-wal"))
-    long_ago = ClassStore(tmp_path / "store" / place.NAME, lambda: class_clock.since_boot() - store.LONGEST - 1)
+    long_ago = ClassStore(
+        tmp_path / "store" / place.NAME, lambda: class_clock.since_boot() - store.LONGEST - 1
+    )
     code, _ = long_ago.begin()
     for file in (earlier, recent):
         file.write_text("answers")

@@ -112,3 +112,34 @@ def test_a_dtype_that_is_not_known(tmp_path):
     assert [f.tensors for f in opened.findings() if f.severity == "error"] == [("b.weight",)]
     with pytest.raises(QuantError, match="X9"):
         opened.tensors["b.weight"].read()
+
+
+def test_blocks_of_fp8_without_a_config(tmp_path):
+    """The shapes give their lengths where 128 does not fit; with a config, that decides."""
+    w = torch.randn(64, 96, generator=torch.Generator().manual_seed(4)) * 0.03
+    tiles = w.reshape(2, 32, 3, 32)
+    scale = tiles.abs().amax((1, 3)) / 448
+    spread = scale.repeat_interleave(32, 0).repeat_interleave(32, 1)
+    stored = {f"{W}.weight": (w / spread).to(torch.float8_e4m3fn), f"{W}.weight_scale_inv": scale}
+    opened = release(tmp_path / "removed", stored, releases.CONFIG)
+    assert torch.equal(opened.tensors[f"{W}.weight"].read(), stored[f"{W}.weight"].float() * spread)
+    assert {kind: f.severity for kind, f in loud(opened).items()} == {"config_missing": "error"}
+    usual = {f"{W}.weight": stored[f"{W}.weight"], f"{W}.weight_scale_inv": scale[:1, :1]}
+    opened = release(tmp_path / "usual", usual, releases.CONFIG)
+    assert torch.equal(opened.tensors[f"{W}.weight"].read(), stored[f"{W}.weight"].float() * scale[0, 0])
+
+
+def test_an_order_of_columns_that_no_config_can_say(tmp_path):
+    stored = {k: v for k, v in releases.quantized(model(layers=1), "gptq_desc_act").items() if ".mlp." in k}
+    found = loud(release(tmp_path, stored, releases.CONFIG))
+    assert set(found) == {"config_missing", "g_idx_unsorted"}
+    assert "no config says desc_act" in found["g_idx_unsorted"].sentence
+
+
+def test_a_transpose_is_that_of_the_original(tmp_path):
+    names = [f"{role}.weight" for role in "abcdefghi"]
+    original = {name: torch.randn(8, 16, generator=torch.Generator().manual_seed(i)) for i, name in enumerate(names)}
+    stored = original | {names[1]: original[names[1]].T.contiguous()}
+    pair = release(tmp_path / "turned", stored), release(tmp_path / "original", original)
+    said = [f.sentence for f in pair[0].findings(against=pair[1]) if f.severity == "error"]
+    assert any(f"'{names[1]}' is stored as [16, 8], the original as its transpose [8, 16]." in text for text in said), said
