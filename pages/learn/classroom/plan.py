@@ -11,7 +11,7 @@ import quantcore as qc
 from pages.learn import material
 from pages.learn.classroom.questions import ask_about, part_of, scheme_facts
 from pages.learn.classroom.results import lesson_link
-from pages.serving.classroom import ClassStep, Question
+from pages.serving.classroom import PROMPTS, ClassStep, Question
 from pages.shared.curriculum import LESSONS
 from quantcore.prediction import NumberKey, shown
 
@@ -35,9 +35,7 @@ def _marks(link: str) -> Question:
     bits, right = fmt.bits + 1, 2 ** (fmt.bits + 1) - 1
     facts = f"{fmt.bits} bits: {fmt.qmax + 1} marks, and {fmt.qmax} steps between them"
     key = NumberKey(f"{right}", how=f"{bits} bits have {right + 1} codes, and {right} steps between them.")
-    return Question(
-        "With one more bit, how many steps are between the marks?", facts, ("steps",), (key,), link=link
-    )
+    return Question(PROMPTS["steps"].en, facts, ("steps",), (key,), asked="steps", link=link)
 
 
 def _back(link: str) -> Question:
@@ -51,11 +49,12 @@ def _back(link: str) -> Question:
     how = f"{shown(x)} comes back as {shown(back)}: off by {off}, and none by more than s / 2 = {half}."
     facts = " · ".join(scheme_facts(result, "dequantized")) + f" · scale {shown(float(result.scale))}"
     return Question(
-        "Which reading is off by the most?",
+        PROMPTS["worst"].en,
         facts,
         ("reading",),
         (NumberKey(f"{worst}", how=how),),
         choices,
+        asked="worst",
         link=link,
     )
 
@@ -67,10 +66,11 @@ def _one_sided(link: str) -> Question:
     usable = fmt.qmax - max(fmt.qmin, 0) + 1
     how = f"x / s is never negative: of the codes {fmt.qmin} to {fmt.qmax}, 0 to {fmt.qmax} are left."
     return Question(
-        "No value is negative. How many codes can they get?",
+        PROMPTS["usable"].en,
         " · ".join(scheme_facts(result, "codes")),
         ("codes that can occur",),
         (NumberKey(f"{usable}", how=how),),
+        asked="usable",
         link=link,
         part=part_of(result),
     )
@@ -85,10 +85,11 @@ def _zero_rows(link: str) -> Question:
         f"rows {', '.join(str(i) for i, each in enumerate(zero) if each)}."
     )
     return Question(
-        "How many of these rows become 0 as a whole?",
+        PROMPTS["zero_rows"].en,
         " · ".join([*scheme_facts(result, "codes"), "one scale for the tensor"]),
         ("rows",),
         (NumberKey(f"{sum(zero)}", how=how),),
+        asked="zero_rows",
         link=link,
         part=part_of(result),
     )

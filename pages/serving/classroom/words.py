@@ -164,6 +164,31 @@ PROMPTS = {
         "这些值的误差 x − x̂ 各是多少（带符号）？",
         "이 값들의 오차 x − x̂는 부호를 포함해 각각 얼마입니까?",
     ),
+    # of the plan that is offered
+    "steps": Words(
+        "With one more bit, how many steps are between the marks?",
+        "Con un bit más, ¿cuántos pasos hay entre las marcas?",
+        "多一位时，刻度之间有多少步？",
+        "1비트가 더 있으면 눈금 사이는 몇 단계입니까?",
+    ),
+    "worst": Words(
+        "Which reading is off by the most?",
+        "¿Qué lectura tiene el mayor error?",
+        "哪个读数的误差最大？",
+        "어느 읽은 값의 오차가 가장 큽니까?",
+    ),
+    "usable": Words(
+        "No value is negative. How many codes can they get?",
+        "Ningún valor es negativo. ¿Cuántos códigos pueden recibir?",
+        "没有负值。这些值可能得到多少种编码？",
+        "음수인 값이 없습니다. 이 값들이 받을 수 있는 코드는 몇 개입니까?",
+    ),
+    "zero_rows": Words(
+        "How many of these rows become 0 as a whole?",
+        "¿Cuántas de estas filas se vuelven 0 por completo?",
+        "这些行中有多少行整行变为 0？",
+        "이 행들 가운데 전체가 0이 되는 행은 몇 개입니까?",
+    ),
     "bits": Words(
         "How many bits does each element take, including scales and zero points?",
         "¿Cuántos bits ocupa cada elemento, incluidas las escalas y los puntos cero?",

@@ -5,7 +5,7 @@ import unicodedata
 
 from grid import for_each
 
-from pages.learn.classroom import questions
+from pages.learn.classroom import plan, questions
 from pages.serving.classroom import phones, words
 from quantcore.mistakes import MISTAKES
 from quantcore.prediction import ASKED
@@ -46,7 +46,8 @@ def test_the_tables_have_what_phones_ask_for_and_no_more():
     asked = {
         questions._prompt_key(a, many, whole) for a in ASKED for many in (1, 2) for whole in (True, False)
     }
-    assert words.PROMPTS.keys() == asked
+    assert words.PROMPTS.keys() == asked | {question.asked for question in plan.questions() if question.asked}
+    assert all(question.prompt == words.PROMPTS[question.asked].en for question in plan.questions())
 
 
 def test_the_browser_translates_all_but_numbers_and_code():
