@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from app_page import change, lines, said, script_of, the_app, widget
+from app_page import change, lines, said, the_app, widget
 from grid import for_each
 from streamlit.testing.v1 import AppTest
 
@@ -25,10 +25,10 @@ INT4 = qc.Scheme.parse("int4")
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = the_app()
+    at = the_app("methods")
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.run().switch_page(script_of("methods")).run()
+    at = at.run()
     assert not at.exception
     return at
 
