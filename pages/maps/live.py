@@ -28,6 +28,7 @@ from pages.maps import arithmetic, component
 from pages.maps.beside import Beside, BesideMaps, nothing
 from pages.maps.picture import Picture, as_bytes
 from pages.serving import warm
+from pages.serving.activity import VISITORS
 from pages.serving.work.admission import WorkKind
 from pages.shared.computing import cache, needs, turn
 from pages.shared.state.selection import Controls, Current, PageTensor
@@ -364,8 +365,8 @@ async def _answer(maps: Followed, mine: int, values: dict[str, str], held: str) 
 
 
 async def _ahead(maps: Followed, values: dict[str, str], held: str) -> Response:
-    """Return a picture that nobody waits for yet; no content while somebody waits for another."""
-    if _AT_ONCE.borrowed_tokens or maps.one_at_a_time.locked():
+    """Return a picture that nobody waits for yet; no content while anybody waits for another or a run."""
+    if VISITORS.runs or _AT_ONCE.borrowed_tokens or maps.one_at_a_time.locked():
         return Response(status_code=204)
     async with maps.one_at_a_time:
         return await _made(partial(maps.ahead, values, held))

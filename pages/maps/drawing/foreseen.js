@@ -3,13 +3,13 @@
 // Each is the server's answer, as any other, and holds for the run that it was asked after.
 
 const FORESEEN = ["bits", "codes", "mode"]; // controls, by key
-const WHOLE = 64 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a control; of larger ones, so many to each side
+const WHOLE = 64 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer; else so many to each side
 const UNHEARD = 100, OTHERS = 300; // ms: for Streamlit to take over a value; from a change of another control to the next question
-const REFUSED = 1000, SOON = 40; // ms: from a refusal, as when the server has other work, to the next question; from a look at a busy page
+const REFUSED = 60, DOUBLED = 5, SOON = 40; // ms: from a refusal, as when the server has other work, to the next question, doubled so many times; from a look at a busy page
 const STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };
 
 const every = new Set(); // the maps of the page, which share one request at a time
-let looking = false, paused = 0; // until when, in ms
+let looking = false, refusals = 0, paused = 0; // how many in a row; until when, in ms
 
 function mountForeseen(state) {
   state.foreseen = state.root.foreseen = new Map(); // also for readers outside, such as the tests
@@ -113,7 +113,8 @@ async function look() {
 
 async function foreseeOne({ state, asked, url }) {
   const { run, original } = state, began = performance.now(), found = await livePicture(`${url}&part=ahead`);
-  if (found === undefined) pause(REFUSED);
+  refusals = found === undefined ? refusals + 1 : 0;
+  if (refusals) pause(REFUSED * 2 ** Math.min(refusals - 1, DOUBLED));
   else if (state.run === run && performance.now() > paused) state.foreseen.set(asked, found && withOriginal(found, original));
   await new Promise((go) => setTimeout(go, performance.now() - began)); // a busy server is asked less
 }
@@ -135,9 +136,10 @@ function nextOf(state) {
 }
 
 // The other values of a control, the nearest first
-function neighbours({ data }, key) {
+function neighbours({ data, grip }, key) {
   const [now] = data.live.controls[key], input = ofKey(`${key} input[type=range]`), { width, height } = data;
   if (!input) return [...(ofKey(`${key} [role=radiogroup]`)?.querySelectorAll("[role=radio]") ?? []).keys()].filter((at) => at !== now);
-  const step = Number(input.step) || 1, [low, high] = [Number(input.min), Number(input.max)], most = width * height <= WHOLE ? (high - low) / step : NEAREST;
+  const step = Number(input.step) || 1, [low, high] = [Number(input.min), Number(input.max)];
+  const most = width * height <= WHOLE && (grip || ofKey(key).matches(":hover")) ? (high - low) / step : NEAREST;
   return Array.from({ length: 2 * most }, (_, n) => now + (n % 2 ? -1 : 1) * (Math.floor(n / 2) + 1) * step).filter((end) => end >= low && end <= high);
 }

@@ -194,10 +194,10 @@ def test_codes_figures_and_scheme_are_quantcores() -> None:
 
 
 def ranges(**parameters: str) -> AppTest:
-    at = the_app()
+    at = the_app("ranges")
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
-    at.run().switch_page("explore/ranges/page.py").run()
+    at.run()
     assert not at.exception
     return at
 
@@ -410,6 +410,9 @@ def test_nothing_is_foreseen_while_another_picture_is_made_or_without_room(
         assert [ask(address, bits=3, part="ahead").status_code for address in addresses] == [204, 204]
         way.set()
         assert picture.result().status_code == 200
+    monkeypatch.setattr(live.VISITORS, "runs", 1)
+    assert ask(addresses[1], bits=3, part="ahead").status_code == 204
+    monkeypatch.setattr(live.VISITORS, "runs", 0)
     monkeypatch.setattr(live, "_REMEMBERED", 150_000)
     found = [ask(addresses[1], bits=bits, part="ahead").status_code for bits in range(5, 16)]
     assert found == sorted(found)

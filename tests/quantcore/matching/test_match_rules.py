@@ -6,7 +6,7 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
-from quantcore.matching import Candidate, answer
+from quantcore.matching import Candidate, answer, search
 from quantcore.matching.hypotheses.corruption import Corruption
 from quantcore.matching.hypotheses.named_scales import block_fits, named
 from quantcore.matching.hypotheses.narrowed import in_order
@@ -102,7 +102,8 @@ def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
     assert low < scale[0, 0] < high < low * 1.01
 
 
-def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group():
+def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group(monkeypatch):
+    monkeypatch.setattr(search, "DTYPES", (torch.float32,))  # of three, which are searched one by one
     groups = GROUPS[:2]
     scale = largest(groups, -1) / 7 * np.linspace(0.8, 1.2, 8).reshape(2, 4, 1)
     first, said = best(groups.reshape(2, 96), codes(groups, scale, 4).reshape(2, 96))
@@ -145,31 +146,33 @@ def test_codes_counted_from_the_lowest_value():
     assert said == f"Values are rounded toward zero; everything else is {end}"
 
 
-def test_codes_counted_from_the_lowest_value_by_the_number_of_codes():
-    """floor((x - min) / ((max - min) / 256)) in its siblings; the code of max is clamped."""
-    rng = np.random.default_rng(1)
-    centered, positive = rng.normal(size=(8, 16)), rng.uniform(0.3, 2.7, (6, 12))
-    cases = [
-        (centered, None, 256, np.floor, 0), (positive, 1, 256, np.floor, 0), (centered, 1, 16, np.trunc, 0),
-        (positive, None, 256, np.rint, 0), (centered, None, 256, np.floor, 128), (positive, 1, 255, np.rint, 128),
-    ]  # fmt: skip
-    for x, axis, parts, rounded, lowered in cases:
-        x = x.astype(F)
-        low, high = (end(x, axis=axis, keepdims=axis is not None) for end in (np.min, np.max))
-        top = parts - (parts % 2 == 0)
-        given = np.clip(rounded((x - low) / ((high - low) / F(parts))), 0, top).astype(int) - lowered
-        first, said = best(x, given)
-        bits, rows = (8 if parts > 16 else 4), " per row (axis 0)" * (axis is not None)
-        of_scale = f": (max − min) / {parts}" * (parts != 255)
-        start = "Values are rounded toward zero" * (rounded is not np.rint)
-        start += ". " * (rounded is not np.rint and lowered > 0)
-        start += f"{lowered} is subtracted from the codes" * (lowered > 0)
-        start = f"{start}; everything else is" if start else f"All {x.size} integers are"
-        end = ", (x − min) / scale without a zero point."
-        assert said == f"{start} uint{bits} asymmetric, one scale{rows}{of_scale}{end}", (parts, lowered)
-        codes_again = qc.apply(first.given(x), first.scheme).codes.numpy()
-        assert (codes_again.astype(int) - lowered == given).all()
-        assert np.allclose(first.scheme.convention.scale.parts(first.scheme.format), parts)
+CENTERED, POSITIVE = np.random.default_rng(1).normal(size=(6, 12)), np.random.default_rng(2).uniform(0.3, 2.7, (6, 12))
+FROM_MIN = {
+    "floor, codes, less 128": (CENTERED, None, 256, np.floor, 128), "round, codes, of rows": (POSITIVE, 1, 256, np.rint, 0),
+    "floor, codes, of rows": (CENTERED, 1, 256, np.floor, 0), "truncated, 4 bits": (CENTERED, 1, 16, np.trunc, 0),
+    "round, codes": (POSITIVE, None, 256, np.rint, 0), "round, steps, less 128": (POSITIVE, 1, 255, np.rint, 128),
+}  # fmt: skip
+
+
+@for_each("name", some(FROM_MIN, 6))
+def test_codes_counted_from_the_lowest_value_by_the_number_of_codes(name):
+    """floor((x - min) / ((max - min) / 256)) and its siblings; the code of max is clamped."""
+    x, axis, parts, rounded, lowered = FROM_MIN[name]
+    x = x.astype(F)
+    low, high = (end(x, axis=axis, keepdims=axis is not None) for end in (np.min, np.max))
+    top = parts - (parts % 2 == 0)
+    given = np.clip(rounded((x - low) / ((high - low) / F(parts))), 0, top).astype(int) - lowered
+    first, said = best(x, given)
+    bits, rows = (8 if parts > 16 else 4), " per row (axis 0)" * (axis is not None)
+    wrong = ["Values are rounded toward zero"] * (rounded is not np.rint)
+    wrong += [f"{lowered} is subtracted from the codes"] * (lowered > 0)
+    start = f"{'. '.join(wrong)}; everything else is" if wrong else f"All {x.size} integers are"
+    of_scale = f": (max − min) / {parts}" * (parts != 255)
+    end = ", (x − min) / scale without a zero point."
+    assert said == f"{start} uint{bits} asymmetric, one scale{rows}{of_scale}{end}"
+    again = qc.apply(first.given(x), first.scheme)
+    assert (again.codes.numpy().astype(int) - lowered == given).all()
+    np.testing.assert_array_equal(again.scale.numpy(), np.broadcast_to((high - low) / F(parts), again.scale.shape))
 
 
 def test_a_percentile_is_named():
@@ -238,8 +241,9 @@ def test_symmetric_unsigned_codes_below_the_middle():
         )
 
 
-def test_no_cause_is_named_where_many_codes_differ():
+def test_no_cause_is_named_where_many_codes_differ(monkeypatch):
     """The codes of an asymmetric scale without its zero point, of which 2 in 5 are noise."""
+    monkeypatch.setattr(search, "DTYPES", (torch.float32,))  # of three, which are searched one by one
     rng = np.random.default_rng(3)
     made = np.round(SHIFTED / (width(SHIFTED) / F(255)))
     given = np.where(
