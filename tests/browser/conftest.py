@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
-from page_rest import REST, SHOWN, WATCH_RUNS
+from page_rest import REST, SHOWN, WAIT, WATCH_RUNS
 from places import ROOT
 from playwright.sync_api import (
     BrowserContext,
@@ -29,7 +29,6 @@ from playwright.sync_api import (
     Request,
     TimeoutError,
     WebSocket,
-    expect,
     sync_playwright,
 )
 
@@ -49,8 +48,6 @@ FLAGS = [
     "--process-per-site",
     "--js-flags=--no-flush-bytecode,--no-opt,--no-maglev,--single-threaded-gc",
 ]
-WAIT = 60_000  # ms; a busy machine shall not fail a test, and a right page never takes it
-expect.set_options(timeout=WAIT)
 _FUNCTION = re.compile(r"(async )?\([^()]*\) =>")
 _SCHEME = "document.querySelector('.qs-maps')?.dataset.painted"
 

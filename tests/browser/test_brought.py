@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_rest import at_rest
+from page_rest import at_rest, expect
 from places import CHECKPOINTS
-from playwright.sync_api import expect
 
 from tests.browser.test_tensors import assert_codes, wait_for
 

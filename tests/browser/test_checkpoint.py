@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_rest import REST, SHOWN
-from playwright.sync_api import expect
+from page_rest import REST, SHOWN, expect
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 

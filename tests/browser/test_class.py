@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 from pages.browser import scripts, streamlit_dom
 from pages.learn.classroom import plan, views

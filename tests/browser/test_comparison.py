@@ -4,8 +4,7 @@ import csv
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, by_harm

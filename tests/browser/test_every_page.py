@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from contrast import PALE
-from page_rest import at_rest
+from page_rest import at_rest, expect
 from parts import in_parts
-from playwright.sync_api import TimeoutError, expect
+from playwright.sync_api import TimeoutError
 from type_scale import CELL, NOTE, ROW, cells, odd
 
 from pages.browser.streamlit_dom import NAMES

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from page_rest import expect
 from parts import some
-from playwright.sync_api import expect
 
 import quantcore as qc
 from pages.explore.explore.findings import IMAGES, TITLES

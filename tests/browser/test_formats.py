@@ -1,8 +1,7 @@
 """Explore → Formats in Chromium: values on a line, how a number rounds, and bits that can be switched."""
 
 import pytest
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 import quantcore as qc
 from quantcore.formats import about

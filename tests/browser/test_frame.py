@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contrast import PALE
-from page_rest import REST
-from playwright.sync_api import expect
+from page_rest import REST, expect
 
 from pages.browser.streamlit_dom import NAMES
 from quantcore.tensors import encode

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from page_rest import REST
-from playwright.sync_api import TimeoutError, expect
+from page_rest import REST, expect
+from playwright.sync_api import TimeoutError
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 

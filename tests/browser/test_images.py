@@ -10,9 +10,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from page_rest import REST, SHOWN, at_rest
+from page_rest import REST, SHOWN, at_rest, expect
 from PIL import Image
-from playwright.sync_api import expect
 
 import quantcore as qc
 from quantcore.tensors import EXAMPLES, encode

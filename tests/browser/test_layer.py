@@ -1,7 +1,6 @@
 """Outputs → Layer in Chromium: a click on an output shows its terms."""
 
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 
 def test_a_click_on_an_output_shows_its_terms(app):

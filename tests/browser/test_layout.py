@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from page_rest import expect
 from parts import some
-from playwright.sync_api import expect
 
 SIZES = [(1280, 720), (1366, 768), (1440, 900), (1920, 1080)]
 SHAPES = ["64x128", "3x3", "8x8", "16x16", "3x200", "4096x4096", "8x4x3x3"]

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from lesson_walk import beside, headline, opened, stands, to_lesson
-from page_rest import at_rest
+from page_rest import at_rest, expect
 from parts import Part, in_parts, some
-from playwright.sync_api import expect
 from type_scale import CELL, cells
 
 import quantcore as qc

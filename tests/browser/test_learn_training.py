@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from lesson_walk import SCROLLS, beside, opened, stands, to_lesson
-from page_rest import REST
-from playwright.sync_api import Locator, expect
+from page_rest import REST, expect
+from playwright.sync_api import Locator
 
 NAME, STEP = "ptq_or_qat", "learn_ptq_or_qat_step"
 LABEL = re.compile(r"Compute (the other )?(\d+) accuracies")

@@ -1,9 +1,8 @@
 """Compare → Libraries in Chromium: examples where libraries differ, cold links, choosing from the table."""
 
 import pytest
-from page_rest import at_rest
+from page_rest import at_rest, expect
 from parts import in_parts
-from playwright.sync_api import expect
 
 EXAMPLES = {
     "x = 2.25, s = 0.3": "7.4999995 to 7",

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_rest import SHOWN
-from playwright.sync_api import expect
+from page_rest import SHOWN, expect
 
 import quantcore as qc
 from quantcore import tensors

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_rest import REST, SHOWN
+from page_rest import REST, SHOWN, expect
 from parts import Part, in_parts
-from playwright.sync_api import expect
 
 import quantcore as qc
 from quantcore import figures, tensors

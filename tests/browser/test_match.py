@@ -5,8 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 import quantcore as qc
 from quantcore import tensors

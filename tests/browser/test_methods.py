@@ -1,8 +1,7 @@
 """Outputs → Methods in Chromium: the slider over GPTQ's columns moves the picture, and links keep the choices."""
 
 import pytest
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 import quantcore as qc
 

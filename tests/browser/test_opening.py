@@ -2,8 +2,8 @@
 
 
 import pytest
+from page_rest import expect
 from places import CHECKPOINTS
-from playwright.sync_api import expect
 
 RELEASE = CHECKPOINTS / "gptq_v1_4bit_g128_sym" / "checkpoint"
 OTHER = RELEASE.parent.parent / "gptq_v1_8bit_channel" / "checkpoint" / "model.safetensors"

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Request, expect
+from page_rest import expect
+from playwright.sync_api import Request
 
 import quantcore as qc
 from quantcore import tensors

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from loops import finish
-from page_rest import at_rest
+from page_rest import at_rest, expect
 from parts import in_parts
-from playwright.sync_api import expect
 
 from benchmarks.visitor import visit
 

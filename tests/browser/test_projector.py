@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from lesson_walk import SCROLLS, opened, stands
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 from pages.shared import curriculum
 

@@ -3,8 +3,7 @@
 import csv
 
 import pytest
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 import quantcore as qc
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from page_rest import at_rest
-from playwright.sync_api import expect
+from page_rest import at_rest, expect
 
 import quantcore as qc
 from quantcore.checkpoints import EXAMPLES, open_checkpoint

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import segno
-from page_rest import REST, SHOWN
-from playwright.sync_api import expect
+from page_rest import REST, SHOWN, expect
 
 import quantcore as qc
 from quantcore.figures.typography import SCALE, TEXT

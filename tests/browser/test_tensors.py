@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
-from page_rest import REST, SHOWN, at_rest
+from page_rest import REST, SHOWN, at_rest, expect
 from parts import Part, in_parts
-from playwright.sync_api import TimeoutError, expect
+from playwright.sync_api import TimeoutError
 
 import quantcore as qc
 from pages.shared.curriculum import LESSONS

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from app_page import the_app
 from loops import finish
+from parts import some
 from served import serve
 
 from benchmarks.visitor import Visitor, visit
@@ -69,6 +70,7 @@ def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are
         assert any("SQNR" in text for text in visitor.texts)
 
 
+@pytest.mark.slow  # four large tensors more
 def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
     async def turn_away() -> bool:
         async with contextlib.AsyncExitStack() as stack:
@@ -92,7 +94,7 @@ def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
     assert finish(turn_away())
 
 
-@pytest.mark.parametrize("page", ["", "ranges", "schemes", "libraries"])
+@pytest.mark.parametrize("page", some(["", "ranges", "schemes", "libraries"]))
 def test_a_tensor_that_does_not_fit_is_refused_in_words(host: str, page: str) -> None:
     shown = finish(visit(host, page, "shape=4096x14336"))
     (said,) = {text for text in shown.texts if "of memory" in text}

@@ -59,6 +59,7 @@ NOT_AT_FIRST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # warms every page of the app
 @in_parts(3)
 def test_no_visit_imports_anything(app, part):
     app.await_warm()
@@ -85,7 +86,6 @@ def test_only_the_first_page_is_opened(started):
     assert started.server.imported() > started.before
 
 
-@pytest.mark.slow  # starts a server of its own
 def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     (tmp_path / "pages").mkdir()
     (tmp_path / "app.py").write_text(APP)

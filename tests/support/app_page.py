@@ -7,15 +7,20 @@ from typing import Any
 from places import MAIN
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
+from streamlit.util import calc_hash
 
 from pages.registry import PAGES
 
 PATIENCE = 300  # seconds that a run may take; on an idle machine a few at most
 
 
-def the_app() -> AppTest:
-    """The app, before its first run."""
-    return AppTest.from_file(MAIN, default_timeout=PATIENCE)
+def the_app(url: str = "") -> AppTest:
+    """The app, before its first run, as a link to the page at this address opens it."""
+    assert url in {page.url_path for page in PAGES}, url
+    at = AppTest.from_file(MAIN, default_timeout=PATIENCE)
+    # before its first run, `switch_page` does not know the pages and leaves the first one open
+    at._page_hash = calc_hash(url) if url else ""
+    return at
 
 
 def script_of(url: str) -> str:

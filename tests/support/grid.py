@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 MOST_TRACEBACKS = 5
+# Only of a case that fails is the name made: of some hundred tensors it would take a second, in each worker
+Name = Callable[[], str]
+Case = tuple[list[Name], dict[str, Any]]
 
 
 def for_each(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None) -> Callable[[Any], Any]:
@@ -27,10 +30,10 @@ def for_each(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = Non
     def decorate(test: Any) -> Any:
         axes = [axis, *getattr(test, "grid_axes", [])]
         body = getattr(test, "grid_body", test)
-        cases: dict[bool, list[tuple[str, dict[str, Any]]]] = {False: [], True: []}
+        cases: dict[bool, list[Case]] = {False: [], True: []}
         for values in itertools.product(*axes):
             arguments = {name: value for _, named, _ in values for name, value in named.items()}
-            cases[any(slow for *_, slow in values)].append(("-".join(name for name, *_ in values), arguments))
+            cases[any(slow for *_, slow in values)].append(([name for name, *_ in values], arguments))
         looped = {name for _, named, _ in itertools.chain(*axes) for name in named} | set(names)
         own = [p for p in inspect.signature(body).parameters.values() if p.name not in looped]
 
@@ -53,8 +56,8 @@ def for_each(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = Non
     return decorate
 
 
-def _value(value: Any, names: tuple[str, ...], ids: Any, number: int) -> tuple[str, dict[str, Any], bool]:
-    """A value's name, its arguments, and whether it is marked slow."""
+def _value(value: Any, names: tuple[str, ...], ids: Any, number: int) -> tuple[Name, dict[str, Any], bool]:
+    """What gives a value's name, its arguments, and whether it is marked slow."""
     name, slow = None, False
     if isinstance(value, type(pytest.param())):
         name, slow = value.id, any(mark.name == "slow" for mark in value.marks)
@@ -62,16 +65,19 @@ def _value(value: Any, names: tuple[str, ...], ids: Any, number: int) -> tuple[s
         (value,) = value.values if len(value.values) == 1 else (value.values,)
     given = (value,) if len(names) == 1 else tuple(value)
     assert len(given) == len(names), f"{len(given)} values for {names}"
+    return functools.partial(_name, name, given, ids, number), dict(zip(names, given, strict=True)), slow
+
+
+def _name(name: str | None, given: tuple[Any, ...], ids: Any, number: int) -> str:
     if name is None and ids is not None:
         name = "-".join(str(ids(v)) for v in given) if callable(ids) else str(ids[number])
     name = name or "-".join(str(v)[:60] for v in given)
-    printable = name.encode("utf-8", "backslashreplace").decode()
-    return printable, dict(zip(names, given, strict=True)), slow
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _run(body: Any, cases: list[tuple[str, dict[str, Any]]], fixtures: dict[str, Any]) -> None:
+def _run(body: Any, cases: list[Case], fixtures: dict[str, Any]) -> None:
     failed, skipped = {}, []
-    for number, (name, arguments) in enumerate(cases):
+    for number, (names, arguments) in enumerate(cases):
         given = dict(fixtures)
         if "tmp_path" in given:
             given["tmp_path"] = fixtures["tmp_path"] / str(number)
@@ -84,6 +90,7 @@ def _run(body: Any, cases: list[tuple[str, dict[str, Any]]], fixtures: dict[str,
             except pytest.skip.Exception as why:
                 skipped.append(str(why))
             except (Exception, pytest.fail.Exception) as error:
+                name = "-".join(given_name() for given_name in names)
                 failed[name] = error if isinstance(error, Exception) else AssertionError(str(error))
                 failed[name].add_note(f"in the case {name}")
     if failed:

@@ -6,17 +6,18 @@ from typing import Any
 from app_page import lines, said, the_app
 from streamlit.testing.v1 import AppTest
 
+from pages.learn.lesson_pages import LESSON_URLS
 from pages.shared import curriculum
 
 
 def opened(name: str, step: str = "", **parameters: str) -> AppTest:
     """A lesson opened by a link with these parameters."""
-    at = the_app()
+    at = the_app(LESSON_URLS[name])
     if step:
         parameters[curriculum.step_key(name)] = step
     for key, value in parameters.items():
         at.query_params[key] = value
-    return at.run().switch_page(curriculum.script(name)).run()
+    return at.run()
 
 
 def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:

@@ -1,6 +1,13 @@
-"""How browser tests wait for a page; `expect` would check only once a second."""
+"""How browser tests wait for a page; Playwright's `expect` would, after its first looks, look but once a second."""
 
+import time
+from collections.abc import Callable
 from typing import Any
+
+from playwright.sync_api import expect as playwright_expect
+
+WAIT = 60_000  # ms; a busy machine shall not fail a test, and a right page never takes it
+LOOKS = 400  # ms; in that time Playwright looks three times
 
 # Run in every page before its own scripts: notes when it last asked for a run, and when one last began. The
 # page itself shows that a run is under way only once the server has answered, and until then looks as if it
@@ -53,3 +60,27 @@ def at_rest(page: Any, heading: str = "") -> None:
         arg=heading,
         timeout=120_000,  # some pages take long to compute
     )
+
+
+def expect(found: Any) -> Any:
+    """Playwright's assertions about a locator or a page, which look again and again within half a second."""
+    return _Assertions(playwright_expect(found))
+
+
+class _Assertions:
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        assertion = getattr(self._given, name)
+
+        def until_true(*wanted: Any, timeout: float = WAIT, **options: Any) -> None:
+            last = time.monotonic() + timeout / 1000
+            while True:
+                try:
+                    return assertion(*wanted, timeout=LOOKS, **options)
+                except AssertionError:
+                    if time.monotonic() > last:
+                        raise
+
+        return until_true

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from app_page import script_of, the_app
+from app_page import the_app
 from places import ROOT
 from streamlit.testing.v1 import AppTest
 
@@ -46,11 +46,10 @@ def tensor() -> np.ndarray:
 
 def opened(url: str, parameters: dict[str, str]) -> AppTest:
     """The page at this address, opened by a link with these parameters."""
-    at = the_app()
+    at = the_app(url)
     for key, value in parameters.items():
         at.query_params[key] = value
-    at.run()
-    return at.switch_page(script_of(url)).run() if url else at
+    return at.run()
 
 
 def view(at: AppTest, parameters: dict[str, str]) -> dict[str, Any]:

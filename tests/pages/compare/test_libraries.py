@@ -14,8 +14,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 @for_each("example", EXAMPLES, ids=lambda e: e.title)
 def test_table_of_all_libraries(example) -> None:
-    at = the_app()
-    at.run().switch_page("compare/libraries/page.py").run()
+    at = the_app("libraries")
+    at.run()
     at.selectbox(key="_lib_example").select(example.title).run()
     assert not at.exception
     assert not at.error

@@ -19,10 +19,10 @@ EXAMPLES = {
 
 
 def opened(**link: str) -> AppTest:
-    at = the_app()
+    at = the_app("libraries")
     for key, value in link.items():
         at.query_params[key] = value
-    return at.run().switch_page("compare/libraries/page.py").run()
+    return at.run()
 
 
 def words(at: AppTest) -> str:

@@ -24,11 +24,11 @@ def one_dtype(monkeypatch):
 
 def opened(**state):
     """The page with the 4×4 sample as its tensor and these fields filled in."""
-    at = the_app()
+    at = the_app("match")
     at.session_state["src"], at.session_state["ex"] = "example", SAMPLE
     for key, value in state.items():
         at.session_state[key] = value
-    return at.run().switch_page("compare/match/page.py").run()
+    return at.run()
 
 
 def sample():
@@ -81,9 +81,6 @@ def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype():
     codes = qc.apply(torch.as_tensor(sample()).bfloat16(), scheme).codes.to(torch.int64)
     assert not torch.equal(codes, codes_of(str(scheme)))
     made = "torchao, compressed-tensors or optimum-quanto int8 symmetric, one scale, computed in bfloat16"
-    at = paste(opened(dtype="bfloat16"), typed(codes))
-    assert results(at)["Rules"][0] == "int8 symmetric, one scale, computed in bfloat16"
-    assert said(at.success) == [f"All 16 integers are {made}."]
     at = paste(opened(), typed(codes))
     assert said(at.success) == [f"All 16 integers are {made}, after 16 values of x were rounded to bfloat16."]
     opening = next(button for button in at.button if button.label == "Open in Explore")
@@ -175,7 +172,7 @@ EXAMPLES = [
 ]
 
 
-@for_each("i", some(range(len(EXAMPLES)), 4))
+@for_each("i", some(range(len(EXAMPLES)), 7))
 def test_examples_are_searched_and_found(i):
     at = opened()
     at = at.button(key=f"_match_card_{i}").click().run()
@@ -240,9 +237,8 @@ def test_codes_and_parameters_stand_in_the_link():
     at.text_input(key="match_scale").set_value("0.5")
     at = paste(at, typed(codes))
     carried, scale = at.query_params["match_q"], at.query_params["match_s"]
-    other = the_app()
+    other = the_app("match")
     other.session_state["src"], other.session_state["ex"] = "example", SAMPLE
-    other.run().switch_page("compare/match/page.py")
     other.query_params["match_q"], other.query_params["match_s"] = carried, scale
     other.run()
     assert other.text_area(key="match_text").value == typed(codes)
@@ -260,10 +256,9 @@ def test_integers_in_the_link_come_back(values):
 
 
 def test_a_search_of_a_tensor_with_nan():
-    at = the_app()
+    at = the_app("match")
     at.session_state["src"], at.session_state["_pasted"] = "paste", "nan, 1"  # of more, the search takes seconds
-    at = at.run().switch_page("compare/match/page.py").run()
-    at = paste(at, "0, 7")
+    at = paste(at.run(), "0, 7")
     results(at)
 
 

@@ -28,10 +28,10 @@ def unsearched(monkeypatch):
 
 
 def opened(text="", example=SAMPLE):
-    at = the_app()
+    at = the_app("match")
     at.session_state["src"], at.session_state["ex"] = "example", example
     at.session_state["match_src"] = "code"
-    at = at.run().switch_page("compare/match/page.py").run()
+    at = at.run()
     return typed(at, text) if text else at
 
 
@@ -151,10 +151,10 @@ def test_a_notebook_s_file_is_uploaded(unsearched):
 
 
 def test_without_a_tensor_the_code_is_read_too():
-    at = the_app()
+    at = the_app("match")
     for key, value in {"src": "paste", "match_src": "code"}.items():
         at.session_state[key] = value
-    at = at.run().switch_page("compare/match/page.py").run()
+    at = at.run()
     assert not at.exception
     at = typed(at, WRAPS)
     assert said(at.warning)[0] == "2 mistakes in lines 1 and 2."
@@ -189,10 +189,10 @@ def test_one_of_several_quantizers_is_chosen(unsearched):
 
 
 def test_of_a_large_tensor_a_block_is_used(unsearched):
-    at = the_app()
+    at = the_app("match")
     for key, value in {"src": "generate", "shape": "1024, 512", "match_src": "code"}.items():
         at.session_state[key] = value
-    at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)
+    at = typed(at.run(), WRAPS)
     assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 65,536")
     assert any("only 256 × 256 of its elements are used" in text for text in said(at.caption))
 
@@ -255,9 +255,9 @@ def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one(monkeypatch
 
 
 def test_without_a_tensor_code_is_asked_for_and_shown_on_its_own():
-    at = the_app()
+    at = the_app("match")
     at.session_state["src"], at.session_state["match_src"] = "paste", "code"
-    at = at.run().switch_page("compare/match/page.py").run()
+    at = at.run()
     assert not at.exception
     at = typed(at, OWN)
     assert "##### On the code's own tensor t (line 1)" in said(at.markdown)

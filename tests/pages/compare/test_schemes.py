@@ -9,7 +9,6 @@ import pytest
 from app_page import change, the_app
 from grid import for_each
 from parts import some
-from places import ROOT
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -20,14 +19,14 @@ from pages.shared import tables
 from quantcore import tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-PAGES = ROOT / "pages"
+
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = the_app()
+    at = the_app("schemes")
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.run().switch_page(str(PAGES / "compare" / "schemes" / "page.py")).run()
+    at = at.run()
     assert not at.exception
     return at
 

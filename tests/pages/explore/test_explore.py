@@ -26,12 +26,28 @@ DEFAULT = "int4 symmetric per_tensor min_max textbook"
 HOSTILE = ["<script>alert(1)</script>", '<iframe srcdoc="<script>alert(1)</script>"></iframe>']
 
 
-def opened(**parameters: str) -> AppTest:
-    """The page opened by a link with these parameters."""
-    at = the_app()
+def opened(url: str = "", /, **parameters: str) -> AppTest:
+    """A page, by default the first, opened by a link with these parameters."""
+    at = the_app(url)
     for key, value in parameters.items():
         at.query_params[key] = value
     return at.run()
+
+
+@pytest.fixture
+def page() -> AppTest:
+    """The page as it opens: the cases of a loop change the same one."""
+    return opened()
+
+
+@pytest.fixture
+def six_bits() -> AppTest:
+    return opened(bits="6")
+
+
+@pytest.fixture
+def pasting() -> AppTest:
+    return opened(src="paste")
 
 
 def scheme(at: AppTest) -> str:
@@ -222,8 +238,8 @@ def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
     ],
     ids=lambda v: v[:24],
 )
-def test_bad_scheme_text(text: str, word: str) -> None:
-    at = change(opened(bits="6"), "_scheme_text", text)
+def test_bad_scheme_text(six_bits: AppTest, text: str, word: str) -> None:
+    at = change(six_bits, "_scheme_text", text)
     assert_one_sentence(at, word)
     assert scheme(at) == text  # what was typed is still there to be fixed
     assert maps(at)["painted"] == " int6 symmetric per_tensor min_max textbook "
@@ -326,8 +342,8 @@ def test_paste(text: str) -> None:
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else "",
 )
-def test_bad_paste(text: str, words: list[str]) -> None:
-    at = change(opened(src="paste"), "_pasted", text)
+def test_bad_paste(pasting: AppTest, text: str, words: list[str]) -> None:
+    at = change(pasting, "_pasted", text)
     if text == "1,5" and not at.error:  # read as two numbers; the caption says so
         assert_codes(at, np.array([1, 5], np.float32)[None])
         return
@@ -361,8 +377,8 @@ def test_empty_paste_says_what_to_do(text: str) -> None:
         *((text[:60], "not an integer") for text in HOSTILE),
     ],
 )
-def test_bad_shape(shape: str, word: str) -> None:
-    at = change(opened(), "shape", shape)
+def test_bad_shape(page: AppTest, shape: str, word: str) -> None:
+    at = change(page, "shape", shape)
     assert_one_sentence(at, word)
     assert at.text_input(key="shape").value == shape
     if shape == "0x8":
@@ -908,7 +924,7 @@ def test_rounding(name: str) -> None:
     at = opened(rounding=name)
     assert_codes(at)
     assert scheme(at) == DEFAULT + f"(rounding={name})"
-    assert_codes(change(opened(), "_scheme_text", f"int4 onnxruntime(rounding={name})"))
+    assert_codes(change(at, "_scheme_text", f"int4 onnxruntime(rounding={name})"))
 
 
 def test_rounding_that_is_none() -> None:

@@ -7,21 +7,18 @@ import numpy as np
 import pytest
 from app_page import the_app
 from grid import for_each
-from places import ROOT
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.explore.formats import bits as format_bits
 from pages.explore.formats import views
 
-PAGE = str(ROOT / "pages" / "explore" / "formats" / "page.py")
-
 
 def opened(**parameters: Any) -> AppTest:
-    at = the_app()
+    at = the_app("formats")
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.run().switch_page(PAGE).run()
+    at = at.run()
     assert not at.exception
     return at
 

@@ -21,10 +21,10 @@ X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))
 
 def opened(**parameters: str) -> AppTest:
     """The page opened by a link with these parameters, by default on a small normal tensor."""
-    at = the_app()
+    at = the_app("ranges")
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
-    return at.run().switch_page("explore/ranges/page.py").run()
+    return at.run()
 
 
 def scheme(at: AppTest) -> qc.Scheme:

@@ -129,7 +129,7 @@ def test_a_case_does_not_give_its_answer_away(name: str) -> None:
 
 
 def test_the_overview_links_to_the_lessons() -> None:
-    at = the_app().run().switch_page("learn/overview.py").run()
+    at = the_app("learn").run()
     assert_clean(at)
     links = [element.proto for element in at.get("page_link")]
     for link, (name, lesson) in zip(links, curriculum.LESSONS.items(), strict=True):

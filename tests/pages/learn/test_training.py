@@ -12,6 +12,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.learn.lesson_pages import LESSON_URLS
 from pages.learn.ptq_or_qat import controls as training_choice
 from pages.learn.ptq_or_qat import run as training_runs
 from pages.shared import curriculum
@@ -38,10 +39,10 @@ def nothing_trained_before() -> None:
 
 def opened(step: str, **parameters: str) -> AppTest:
     """The lesson opened by a link with these parameters."""
-    at = the_app()
+    at = the_app(LESSON_URLS[NAME])
     for key, value in {curriculum.step_key(NAME): step, **parameters}.items():
         at.query_params[key] = value
-    return at.run().switch_page(curriculum.script(NAME)).run()
+    return at.run()
 
 
 def keys(at: AppTest) -> set[str]:

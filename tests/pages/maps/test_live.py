@@ -194,10 +194,10 @@ def test_codes_figures_and_scheme_are_quantcores() -> None:
 
 
 def ranges(**parameters: str) -> AppTest:
-    at = the_app()
+    at = the_app("ranges")
     for key, value in ({"dist": "normal", "shape": "6x10", "seed": "3"} | parameters).items():
         at.query_params[key] = value
-    at.run().switch_page("explore/ranges/page.py").run()
+    at.run()
     assert not at.exception
     return at
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_page import change, lines, said, script_of, the_app, widget
+from app_page import change, lines, said, the_app, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -26,10 +26,10 @@ PASTED = {"src": "paste", "t": tensors.encode(tensors.parse(W))}
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = the_app()
+    at = the_app("layer")
     for key, value in parameters.items():
         at.query_params[key] = value
-    at = at.run().switch_page(script_of("layer")).run()
+    at = at.run()
     assert not at.exception
     return at
 

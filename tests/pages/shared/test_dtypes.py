@@ -17,11 +17,11 @@ X = torch.from_numpy(tensors.generate(tensors.Generated(shape=(16, 64))))
 LINK = {"shape": "16x64", "bits": "8", "per": "channel"}
 
 
-def on_page(script: str, **link: str) -> AppTest:
-    at = the_app()
+def on_page(url: str, **link: str) -> AppTest:
+    at = the_app(url)
     for key, value in link.items():
         at.query_params[key] = value
-    return at.run().switch_page(script).run()
+    return at.run()
 
 
 @for_each("library", ["textbook", "torchao", "torchao.int8", "compressed_tensors", "quanto", "onnx", "torch.fake_quantize"])
@@ -44,7 +44,7 @@ def test_maps_show_what_the_library_gives(dtype: str, library: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_every_page_with_a_tensor_takes_the_dtype(dtype: str) -> None:
-    at = on_page(PAGES[0].script, **LINK, dtype=dtype, library="torchao")
+    at = on_page(PAGES[0].url_path, **LINK, dtype=dtype, library="torchao")
     for page in (page for page in PAGES if "tensor" in page.uses):
         at.switch_page(page.script).run()
         assert not at.exception, page.title

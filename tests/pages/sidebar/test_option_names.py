@@ -45,11 +45,10 @@ STATES: list[tuple[str, dict[str, Any]]] = [
 
 
 def opened(url: str, **parameters: Any) -> AppTest:
-    at = the_app()
+    at = the_app(url)
     for key, value in parameters.items():
         at.query_params[key] = value
-    at.run()
-    return at.switch_page(script_of(url)).run() if url else at
+    return at.run()
 
 
 def lists(at: AppTest) -> dict[str, list[str]]:

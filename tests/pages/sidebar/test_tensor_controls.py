@@ -313,7 +313,7 @@ SHOWN: list[tuple[str, dict[str, str], set[str]]] = [
 
 def test_sidebar_shows_what_acts_on_the_page() -> None:
     for url, parameters, parts in SHOWN:
-        assert_shown(opened(sw_set="chosen", **parameters).switch_page(script_of(url)).run(), parts)
+        assert_shown(opened(url, sw_set="chosen", **parameters), parts)
     at = opened(bits="7", seed="5", sw_set="chosen")
     for url in ("formats", "match", "learn-scale", ""):
         at.switch_page(script_of(url)).run()
@@ -324,21 +324,21 @@ def test_sidebar_shows_what_acts_on_the_page() -> None:
 def test_page_names_only_problems_of_what_acts_on_it() -> None:
     wrong = {"shape": "0x", "per": "block", "block": "abc"}
     for url, more, count in (("", {}, 2), ("match", {}, 1), ("formats", {}, 0), ("learn-scale", {}, 0)):
-        at = opened(**wrong, **more).switch_page(script_of(url)).run()
+        at = opened(url, **wrong, **more)
         assert not at.exception
         assert len(at.error) == count, (url, said(at.error))
-    at = opened(src="paste").switch_page(script_of("formats")).run()
+    at = opened("formats", src="paste")
     assert not at.info
 
 
 def test_sidebar_follows_the_step() -> None:
-    at = opened().switch_page(script_of("learn-scale")).run()
+    at = opened("learn-scale")
     assert_shown(at, set())
     change(at, curriculum.step_key("scale"), "yours")
     assert_shown(at, BOTH)
     change(at, curriculum.step_key("scale"), "bits")
     assert_shown(at, set())
-    other = opened(**{curriculum.step_key("scale"): "YOURS"}).switch_page(script_of("learn-scale")).run()
+    other = opened("learn-scale", **{curriculum.step_key("scale"): "YOURS"})
     assert_shown(other, set())  # there is no such step
 
 
@@ -384,7 +384,7 @@ def test_usual_group_size() -> None:
 
 def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
     def compared(**link: str) -> str:
-        at = opened(**link).switch_page("compare/libraries/page.py").run()
+        at = opened("libraries", **link)
         assert_clean(at)
         names = qc.INTEGER_CONVENTIONS
         (label,) = [
@@ -420,14 +420,14 @@ def test_unusual_values_of_every_parameter() -> None:
     """Each run gives every parameter a different one of them, on a different page."""
     assert len(KEYS) > 100
     rng, keys = random.Random(0), sorted(KEYS)
-    pages = [page.script for page in PAGES if page.uses]
+    pages = [page.url_path for page in PAGES if page.uses]
     for number in range(2 * len(pages)):
         first = rng.randrange(len(UNUSUAL))
         # in every second run all are empty, which a row of choices must not accept
         values = [""] if number % 2 else UNUSUAL
-        at = the_app()
+        at = the_app(pages[number // 2])
         at.query_params.update({key: values[(first + i) % len(values)] for i, key in enumerate(keys)})
-        at.switch_page(pages[number // 2]).run()
+        at.run()
         assert not at.exception, at.exception[0].message
         for row in at.get("button_group"):
             assert row.value is not None or not row.proto.required, row.key

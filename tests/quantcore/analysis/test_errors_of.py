@@ -33,12 +33,12 @@ SCHEMES = [
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@in_parts(8)
+@in_parts(4)
 @for_each("what", TENSORS)
 def test_the_errors_are_those_of_the_codes(what, part):
     """The largest error and the clipped elements are equal, which shows that the elements are; sums are close."""
     x, compared = TENSORS[what], 0
-    for scheme in part(SCHEMES) if what == "normal" else SCHEMES[list(TENSORS).index(what) % 3 :: 3]:
+    for scheme in part(SCHEMES if what == "normal" else SCHEMES[list(TENSORS).index(what) % 3 :: 3]):
         try:
             report = qc.report(qc.apply(x, scheme))
         except qc.QuantError as reason:
@@ -53,7 +53,7 @@ def test_the_errors_are_those_of_the_codes(what, part):
             assert getattr(found, name) == pytest.approx(getattr(report, name), rel=1e-6, abs=0, nan_ok=True), scheme
         assert found.sqnr_db == pytest.approx(report.sqnr_db, abs=1e-5, nan_ok=True), scheme
         assert found.undefined == {name: why for name, why in report.undefined.items() if hasattr(found, name)}
-    assert compared > 5
+    assert compared
 
 
 def test_the_power_is_taken_as_given():

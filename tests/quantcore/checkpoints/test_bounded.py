@@ -8,14 +8,15 @@ from quantcore.checkpoints import open_checkpoint
 
 # 2 s of processor time, which other work on the same cores makes up to twice as long
 MOST_BYTES, MOST_SECONDS = 500 * 10**6, 5.0
-# which take over a second to be written or read
+# which take over a second to be written or read, or half of one as others of their kind do
 LONG = {
     "pt_tensors", "pt_one_storage", "pt_shared_tensor", "pt_references", "pt_members", "npz_members",
     "npz_deflated_members", "npz_overlapping", "onnx_external", "onnx_constants", "onnx_initializers", "onnx_full_nodes",
     "gguf_tensors", "gguf_most_tensors", "safetensors_most", "gguf_keys", "dat_entries", "index_shards", "index_tensors", "safetensors_scalars",
     "safetensors_lists", "safetensors_metadata", "pt_copies", "pt_colliding_integers", "pt_bomb", "safetensors_empty",
     "gguf_texts", "onnx_numbers", "onnx_inputs", "onnx_same_names", "onnx_attributes", "onnx_opsets", "onnx_pairs", "config_lists",
-    "safetensors_gptq", "npz_large_members", "pt_marks",
+    "safetensors_gptq", "npz_large_members", "pt_marks", "onnx_fields", "onnx_graph_fields", "onnx_dims", "pt_long_rank",
+    "pt_nested_storage_key", "pt_nested_function", "pt_nested_dicts", "pt_nested_tuple_key",
 }  # fmt: skip
 
 

@@ -340,7 +340,7 @@ def run(count, seed, folder):
 
 
 def test_damaged_files_get_an_answer(tmp_path):
-    run(40, 1, tmp_path)
+    run(20, 1, tmp_path)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from quantcore.matching import (
     match_steps,
     nearest,
     reproduce,
+    search,
 )
 from quantcore.matching.candidates import Evaluator
 from quantcore.matching.hypotheses.sample import by_range
@@ -39,6 +40,12 @@ def _quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@pytest.fixture
+def one_dtype(monkeypatch):
+    """Codes that no rules make are looked for in one dtype, not in three."""
+    monkeypatch.setattr(search, "DTYPES", (torch.float32,))
 
 
 def recorded(name):
@@ -66,7 +73,7 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@for_each("case", some(CASES, 40), ids=[case["id"] for case in CASES])
+@for_each("case", some(CASES, 60), ids=[case["id"] for case in CASES])
 def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
@@ -77,7 +84,7 @@ def test_library_is_found_again(case):
             np.testing.assert_array_equal(reproduce(x, scheme, candidate.corruption).numpy(), codes)
 
 
-@for_each("name", ("relu16x64.4", "relu16x64.2"))
+@for_each("name", some(("relu16x64.2", "relu16x64.4")))
 def test_a_zero_point_that_hqq_moved_is_found_again(name):
     with np.load(GOLDEN / "ranges.npz", allow_pickle=False) as recorded_ranges:
         x, codes = recorded_ranges[f"x.{name[:-2]}"], recorded_ranges[f"hqq.{name}.codes"]
@@ -144,7 +151,7 @@ def given(scheme, scale, zero_point):
     return torch.equal(found[0], scale) and torch.equal(found[1], zero_point.to(torch.int32))
 
 
-@pytest.mark.parametrize("text", some(SCHEMES, 2))
+@pytest.mark.parametrize("text", some(SCHEMES))
 def test_transposed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.T)
@@ -168,13 +175,16 @@ def test_signed_read_as_unsigned(text):
     assert found.exact[0].corruption.stored == (Reinterpreted(8, signed=False),)
 
 
-@pytest.mark.parametrize("text", [SCHEMES[2], "uint8 asymmetric per_channel(1) torch.quantize_per_channel"])
+@pytest.mark.parametrize(
+    "text", some([SCHEMES[2], "uint8 asymmetric per_channel(1) torch.quantize_per_channel"])
+)
 def test_unsigned_read_as_signed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.int8))
     found_with(found, scheme, "unsigned 8-bit codes read as signed")
 
 
+@pytest.mark.slow
 def test_transposed_and_read_as_unsigned():
     scheme = qc.Scheme.parse(SCHEMES[0])
     found = match(sample(), qc.apply(sample(), scheme).codes.view(torch.uint8).T)
@@ -182,7 +192,7 @@ def test_transposed_and_read_as_unsigned():
 
 
 @pytest.mark.parametrize(
-    "text", some([SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"], 3)
+    "text", some([SCHEMES[3], SCHEMES[1], "uint8 asymmetric per_channel(0) textbook"], 3)
 )
 def test_wrapped(text):
     """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
@@ -211,7 +221,7 @@ def test_wrapped(text):
         assert given(found.exact[0].scheme, result.scale, shifted)
 
 
-@pytest.mark.parametrize("text", some([SCHEMES[0], "uint4 asymmetric per_group(8) torchao"], 2))
+@pytest.mark.parametrize("text", some([SCHEMES[0], "uint4 asymmetric per_group(8) torchao"]))
 def test_zero_point_with_the_other_sign(text):
     scheme = qc.Scheme.parse(text)
     r = qc.apply(sample(), scheme)
@@ -346,7 +356,7 @@ def test_scale_from_elsewhere(kernel):
         assert kernel in {s.convention.name for s in best.schemes}
 
 
-def test_damaged_cells_are_named():
+def test_damaged_cells_are_named(one_dtype):
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) textbook")
     codes = qc.apply(sample(), scheme).codes.to(torch.int64)
     row, column = divmod(int(sample().abs().argmin()), 32)  # far from the ends of its row
@@ -365,7 +375,7 @@ def test_damaged_cells_are_named():
     assert dict(nearest.reasons)["outside the format"] == 1
 
 
-def test_nothing_fits_noise():
+def test_nothing_fits_noise(one_dtype):
     noise = torch.randint(-8, 8, (24, 32), generator=torch.Generator().manual_seed(0))
     found = match(sample(), noise)
     assert not found.exact
@@ -386,7 +396,7 @@ def test_steps_tell_progress_and_can_be_left():
     begun.close()
 
 
-@for_each("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
+@for_each("shape", some([(), (2, 2, 3, 2), (1,), (2, 3, 4), (5,), (3, 4)], 2))
 def test_every_rank(shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
     result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_tensor torchao"))

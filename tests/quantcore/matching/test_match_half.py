@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import answer, explain_candidate, match, match_steps, reproduce
+from quantcore.matching import answer, explain_candidate, match, match_steps, reproduce, search
 
 LIBRARIES = ("torchao", "compressed-tensors", "optimum-quanto", "brevitas", "onnxruntime", "hqq")
 HALF = ("bfloat16", "float16")
@@ -64,7 +64,7 @@ def _problem(case, x):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("pasted", "every"),
-    [(False, 9), (True, 40), *(pytest.param(pasted, 1, marks=pytest.mark.slow) for pasted in (False, True))],
+    [(False, 20), (True, 80), *(pytest.param(pasted, 1, marks=pytest.mark.slow) for pasted in (False, True))],
 )
 def test_library_and_dtype_are_found_again(pasted, every):
     """``pasted``: x has its numbers as float32; where float32 gives the codes too, nothing tells the dtype."""
@@ -112,7 +112,8 @@ def test_a_tensor_in_half_precision_may_have_been_converted_to_the_other():
     assert "computed in float16" in answer(best, 512, 2)
 
 
-def test_codes_that_differ_are_compared_with_those_of_the_dtype():
+def test_codes_that_differ_are_compared_with_those_of_the_dtype(monkeypatch):
+    monkeypatch.setattr(search, "DTYPES", (torch.bfloat16,))
     x, scheme = _sample().bfloat16(), qc.Scheme.parse("int8 per_channel(0) torchao")
     codes = qc.apply(x, scheme).codes.clone()
     codes[3, 5] += 9

@@ -176,7 +176,8 @@ def test_every_mistake_with_other_codes_is_here():
     assert differing == set(WORDS)
 
 
-@for_each("name", some(WORDS, 9))
+# by day one that no other test here searches for
+@for_each("name", some([*list(WORDS)[9:], *list(WORDS)[:9]], 12))
 def test_mistake_is_named_from_its_codes(name):
     comparison = compare(CASES[name])
     found = match(comparison.x, comparison.wrong.codes)
@@ -190,6 +191,7 @@ def test_mistake_is_named_from_its_codes(name):
         assert best.corruption
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["wraps-per-column", "range-without-minimum", "clamp-of-another-type"]))
 def test_mistake_is_named_on_a_random_tensor(name):
     mistake = CASES[name]

@@ -6,7 +6,7 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
-from quantcore.matching import Candidate, answer
+from quantcore.matching import Candidate, answer, search
 from quantcore.matching.hypotheses.corruption import Corruption
 from quantcore.matching.hypotheses.named_scales import block_fits, named
 from quantcore.matching.hypotheses.narrowed import in_order
@@ -102,7 +102,8 @@ def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
     assert low < scale[0, 0] < high < low * 1.01
 
 
-def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group():
+def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group(monkeypatch):
+    monkeypatch.setattr(search, "DTYPES", (torch.float32,))  # of three, which are searched one by one
     groups = GROUPS[:2]
     scale = largest(groups, -1) / 7 * np.linspace(0.8, 1.2, 8).reshape(2, 4, 1)
     first, said = best(groups.reshape(2, 96), codes(groups, scale, 4).reshape(2, 96))
@@ -240,8 +241,9 @@ def test_symmetric_unsigned_codes_below_the_middle():
         )
 
 
-def test_no_cause_is_named_where_many_codes_differ():
+def test_no_cause_is_named_where_many_codes_differ(monkeypatch):
     """The codes of an asymmetric scale without its zero point, of which 2 in 5 are noise."""
+    monkeypatch.setattr(search, "DTYPES", (torch.float32,))  # of three, which are searched one by one
     rng = np.random.default_rng(3)
     made = np.round(SHIFTED / (width(SHIFTED) / F(255)))
     given = np.where(

@@ -5,8 +5,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from compressed_tensors.transform.utils.hadamard import deterministic_hadamard_matrix, random_hadamard_matrix
-from torchao.prototype.smoothquant.core import SmoothQuantObserver
 
 import quantcore as qc
 
@@ -22,6 +20,8 @@ def layer_inputs(tokens, inputs, outputs):
 
 @pytest.mark.parametrize("alpha", [0, 0.3, 0.5, 0.85, 1])
 def test_the_scale_is_torchaos(alpha):
+    from torchao.prototype.smoothquant.core import SmoothQuantObserver
+
     x, w = layer_inputs(9, 20, 6)
     x[:, 4], w[:, 7] = 0, 0  # dead channels
     observer = SmoothQuantObserver(w, alpha)
@@ -91,12 +91,14 @@ def test_an_outlier_vanishes():
 
 
 def test_hadamard_matrices_are_those_of_compressed_tensors():
+    from compressed_tensors.transform.utils import hadamard
+
     for size in (1, 2, 4, 8, 64, 256):
-        expected = deterministic_hadamard_matrix(size, torch.float32)
+        expected = hadamard.deterministic_hadamard_matrix(size, torch.float32)
         assert torch.equal(qc.outputs.hadamard_matrix(size).float(), expected)
     for size in (12, 44, 52, 60, 92, 108, 116, 140, 156, 172, 344):
         # diag(random signs)·Hᵀ: the column of row 0 of H tells the signs
-        random = random_hadamard_matrix(size, torch.float32).T
+        random = hadamard.random_hadamard_matrix(size, torch.float32).T
         own = qc.outputs.hadamard_matrix(size).float()
         assert torch.equal(random * (own[0] * random[0]), own), size
 

@@ -1,6 +1,5 @@
 """LLM.int8 against bitsandbytes; a head with a quantized cache against torch's attention."""
 
-import bitsandbytes.functional as bnb
 import numpy as np
 import pytest
 import torch
@@ -21,6 +20,8 @@ def layer_inputs(tokens=9, inputs=32, outputs=11):
 @pytest.mark.parametrize("threshold", [6.0, 2.0, 1000.0])
 @pytest.mark.parametrize("tokens", [1, 9])
 def test_codes_and_output_are_bitsandbytes(tokens, threshold):
+    import bitsandbytes.functional as bnb
+
     x, w = layer_inputs(max(tokens, 3))
     x = x[:tokens]
     codes, largest, columns = bnb.int8_vectorwise_quant(x.clone(), threshold)

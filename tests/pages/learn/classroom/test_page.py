@@ -46,10 +46,7 @@ def classes(tmp_path, monkeypatch):
 
 
 def opened(**parameters):
-    at = the_app()
-    for key, value in parameters.items():
-        at.query_params[key] = value
-    at.run().switch_page(script_of("learn-class"))
+    at = the_app("learn-class")
     for key, value in parameters.items():
         at.query_params[key] = value
     at.run()
@@ -437,10 +434,10 @@ def test_without_a_store_there_is_one_sentence(monkeypatch, chosen):
 def lesson(link):
     """What a lesson shows that is opened by this link: its text, and the numbers of its tables."""
     url, _, query = link.partition("?")
-    at = the_app()
+    at = the_app(url)
     for key, value in parse_qsl(query):
         at.query_params[key] = value
-    at.run().switch_page(script_of(url)).run()
+    at.run()
     assert not at.exception
     data = [json.loads(e.proto.json or "{}") for e in at.get("bidi_component")]
     tables = [table for each in data if isinstance(each, dict) for table in each.get("tables", [])]
