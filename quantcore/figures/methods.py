@@ -53,7 +53,7 @@ def methods(outputs: Sequence[MethodOutput], *, theme: str = "light") -> go.Figu
         x=[found.sqnr_db for found in shown],
         orientation="h",
         text=[_beside(found, base) for found in shown],
-        textposition="outside",
+        textposition=["outside" if found.sqnr_db >= 0 else "none" for found in shown],
         cliponaxis=False,
         marker={"color": [_color(found, theme) for found in shown]},
         hovertemplate="%{y}: %{text}<extra></extra>",
@@ -66,12 +66,26 @@ def methods(outputs: Sequence[MethodOutput], *, theme: str = "light") -> go.Figu
         "margin": {"l": 44, "r": 12, "t": 8, "b": 40},
         "bargap": 0.3,
     }
-    return go.Figure([bars], layout)
+    # to the right of 0, as the names of the methods are on the left
+    negative = [
+        (name, _beside(found, base)) for name, found in zip(names, shown, strict=True) if found.sqnr_db < 0
+    ]
+    texts = go.Scatter(
+        x=[0.0] * len(negative),
+        y=[name for name, _ in negative],
+        text=[f" {text}" for _, text in negative],
+        mode="text",
+        textposition="middle right",
+        hoverinfo="skip",
+        showlegend=False,
+        cliponaxis=False,
+    )
+    return go.Figure([bars, texts] if negative else [bars], layout)
 
 
 def _beside(found: MethodOutput, base: float) -> str:
     more = "" if found.method == NEAREST or math.isnan(base) else f" ({difference(found.sqnr_db, base):+.1f})"
-    return decibels(found.sqnr_db) + more.replace("-", "−")
+    return (decibels(found.sqnr_db) + more).replace("-", "−")
 
 
 def _color(found: MethodOutput, theme: str) -> str:
@@ -156,19 +170,25 @@ def awq_search(steps: Sequence[AwqStep], *, theme: str = "light") -> go.Figure:
     """
     ratios = [step for step in steps if step.losses is None]
     clipped = [step for step in steps if step.losses is not None]
-    names = ["Error of every ratio", *(["Error of every clipping threshold"] if clipped else [])]
+    names = ["Error by ratio", *(["by threshold"] if clipped else [])]
     layout = _beside_each_other(names, theme)
     best = min(ratios, key=lambda step: step.loss)
     traces = _searched([s.ratio for s in ratios], [s.loss for s in ratios], best.ratio, 1, theme)
     layout["xaxis1"] |= {"title": "ratio r of s = mean|x|^r"}
-    layout["yaxis1"] |= {"title": "mean squared error of the output", "rangemode": "tozero"}
+    layout["yaxis1"] |= {"title": "mean squared error of the output"} | _room_below([s.loss for s in ratios])
     if clipped:
         at = [100 * s.fraction for s in clipped]
         sums = [float(s.losses.sum()) / len(s.losses) for s in clipped if s.losses is not None]
         traces += _searched(at, sums, at[int(np.argmin(sums))], 2, theme)
         layout["xaxis2"] |= {"title": "threshold, % of max|w·s|"}
-        layout["yaxis2"] |= {"rangemode": "tozero"}
+        layout["yaxis2"] |= _room_below(sums)
     return go.Figure(traces, layout | {"showlegend": False})
+
+
+def _room_below(values: Sequence[float]) -> dict[str, Any]:
+    """Return a range from 0 with room for a line of text below the least value."""
+    most = max(values, default=0.0) or 1.0
+    return {"range": [-0.16 * most, 1.06 * most]}
 
 
 def _searched(x: list[float], y: list[float], best: float, i: int, theme: str) -> list[go.Scatter]:

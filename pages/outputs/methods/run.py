@@ -173,7 +173,7 @@ def _without_large_parts(data: outputs.LayerData, output: MethodOutput) -> Ran:
     w, x = (torch.as_tensor(value, dtype=torch.float32) for value in (data.w, data.x))
     if isinstance(result, outputs.Smoothed | outputs.Rotated):
         of_x, of_w = (x, result.x), (w, result.w)
-        maxima = {"max|x| of every channel": of_x, "max|w| of every channel": of_w}
+        maxima = {"max|x|": of_x, "max|w|": of_w}
         both = {"elements of x": of_x, "elements of w": of_w}
         return Ran(
             slim,

@@ -15,7 +15,7 @@ import quantcore as qc
 from pages.outputs.methods import controls, run, words
 from pages.registry import PAGES
 from pages.sidebar import activations
-from quantcore import outputs
+from quantcore import figures, outputs
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 W = torch.from_numpy(qc.tensors.generate(qc.tensors.Generated()))  # the sidebar's default
@@ -95,6 +95,14 @@ def test_the_answer_and_the_bars_are_what_the_methods_give() -> None:
 ])  # fmt: skip
 def test_every_answer(rows: list[tuple[str, float]], said_: str) -> None:
     assert words.answer([outputs.MethodOutput(name, db) for name, db in rows]) == said_
+
+
+def test_numbers_of_negative_bars_are_right_of_the_names() -> None:
+    rows = [outputs.MethodOutput(name, db) for name, db in (("awq", 6.7), ("nearest", 1.5), ("gptq", -1.9))]
+    bars, texts = figures.methods(rows).data
+    assert dict(zip(bars.y, bars.textposition, strict=True))["GPTQ"] == "none"
+    assert (texts.x, texts.y, texts.text) == ((0.0,), ("GPTQ",), (" −1.9 dB (−3.4)",))
+    assert len(figures.methods(rows[:2]).data) == 1
 
 
 def test_smoothquant() -> None:

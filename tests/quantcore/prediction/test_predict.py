@@ -371,6 +371,9 @@ def test_a_tie_of_the_numbers_shown_may_be_rounded_as_a_tie():
     """0.35 / 0.1 is 3.5, in float32 3.4999998: both 4 and 3 are right; 0.45 / 0.1 is a tie in both."""
     result = of("int4 given(0.1)", [[0.35, 0.45]])
     assert [m.right for m in mark_codes(result, [(0, 0)] * 3, ["4", "3", "2"])] == [True, int(result.codes[0, 0]) == 3, False]
+    result = of("int4 asymmetric", [[-1.43, 2.47]])  # -1.43 / 0.26 is -5.5, in float32 -5.4999995
+    assert int(result.zero_point) == -8 + 5
+    assert [m.right for m in mark_zero_points(result, [(0, 0)] * 3, ["-2", "-3", "-4"])] == [True, True, False]
 
 
 # uint4 asymmetric, s = 0.5, z = 5: 3.3 / 0.5 = 6.6, 7 + 5 = 12; 9 / 0.5 = 18, 23 is clamped to 15

@@ -166,6 +166,8 @@ def test_names_lines_and_dtypes_are_carried() -> None:
         (str(torch.tensor(X).half()), "float16"),
         ("<tf.Tensor: shape=(2,), dtype=bfloat16, numpy=array([0.5, -1.25], dtype=bfloat16)>", "bfloat16"),
         ("x = torch.tensor([0.5, 1.5]).half()", "float16"),
+        ("x = torch.tensor([0.5, 1.5]).to(torch.half)", "float16"),
+        ("x = torch.tensor([0.5, 1.5]).to(dtype=torch.bfloat16)", "bfloat16"),
         (str(DF[0].astype("float16")), "float16"),
         (LITERAL, ""),
     ):
