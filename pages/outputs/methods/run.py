@@ -1,5 +1,6 @@
 """The methods run on the page's layer; each is kept with its options, so a changed option runs only one."""
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
@@ -164,7 +165,7 @@ def _run(layer: PageLayer, found: Record, missing: Sequence[Key]) -> Generator[W
 
 def _bins(elements: int) -> int:
     """Return how many bins a histogram has: fewer for few elements, of which most would be empty."""
-    return min(max(round(3 * elements ** (1 / 3)), 12), 120)
+    return min(max(round(3 * math.cbrt(elements)), 12), 120)
 
 
 def _without_large_parts(data: outputs.LayerData, output: MethodOutput) -> Ran:
