@@ -38,10 +38,8 @@ from quantcore.diagnosis import Box
 PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
 PART = "part"  # the parameter that asks for something else than the picture now
-RESTING, AHEAD = (
-    "resting",
-    "ahead",
-)  # its values: for `BesideMaps.resting` alone; for a picture that may be needed
+RESTING = "resting"  # its values: for `BesideMaps.resting` alone;
+AHEAD = "ahead"  # for a picture that may be needed
 _KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _DRAWN = 0.05  # seconds in which a browser draws it; what the run sends would come between

@@ -219,7 +219,7 @@ def integer_layer(
     accumulator = 85
     y = s_x·s_w·85 = 4.63177e-05·85 = 0.00393701
     s_x·s_w / s_y = 0.00463177
-    round(0.00463177·85 = 0.393700787) + 100 = 100, clamped to 100
+    round(0.00463177·85 = 0.393700838) + 100 = 100, clamped to 100
 
     Raises:
         QuantError: formats are not integers, groups share no accumulator, or the bias does not fit in 32

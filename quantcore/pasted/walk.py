@@ -27,8 +27,8 @@ _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
 # for code that loops over rows, elements or cells
 SMALL = ((8, 8), (64,), (4, 4, 4), (2, 4, 4, 2))
-_FIRST_STEPS, _FIRST_SECONDS = 8_000, 0.15  # on a larger tensor, of code with loops
-_ALL_TURNS = 0.06  # seconds on a small tensor, which many more evaluations follow
+_FIRST_STEPS = 8_000  # on a larger tensor, of code with loops
+_FIRST_SECONDS = 0.06  # of code with loops: some ten more evaluations follow, and all have `SECONDS_IN_ALL`
 _TURNS = 2  # of a loop that only repeats its body, where all of them take too long
 _LOOPS = (ast.For, ast.While, ast.comprehension)
 _SPECIAL = 0.4  # of the time is kept for what is found on ordinary tensors
@@ -237,7 +237,7 @@ def _fitting(inputs: Callable[..., CodeInputs], also: Shape | None) -> Walk:
         try:
             steps = _FIRST_STEPS if loops and not small else bounds.MOST_STEPS
             given = inputs(probes(shape)["positive"], steps=steps, turns=turns)
-            limit = math.inf if turns or not loops else _ALL_TURNS if small else _FIRST_SECONDS
+            limit = math.inf if turns or not loops else _FIRST_SECONDS
             soon = time.thread_time() + limit
             walks.append(evaluate(replace(given, end=min(given.end, soon))))
             walks[-1].given = given

@@ -87,6 +87,12 @@ def _zero_point_reason(scheme: Scheme) -> str:
             f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} "
             "is not; choose asymmetric, or signed codes."
         )
+    stores = scheme.scales.format if scheme.scales is not None and convention.zero_point.is_value else None
+    if isinstance(stores, FloatFormat) and 0.0 not in stores.values:
+        return (
+            f"{full_name(convention)} stores the minimum of each block beside its scale, and {stores} has neither 0 "
+            "nor negative numbers; choose scales in fp16, say."
+        )
     return ""
 
 

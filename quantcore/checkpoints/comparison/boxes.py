@@ -229,7 +229,7 @@ class PairComparison:
                 undone = self.orders.by_name[name].undo(stored, slice(start, stop))
                 values = undone.contiguous().view(y.shape)
             found[name] = pair_sums(x, values, start * self.width)
-            if len(self.pair.shape) > 1 or self.boxes == 1:
+            if x.shape[1] and (len(self.pair.shape) > 1 or self.boxes == 1):
                 line, lines = (n * self.width // x.shape[1] for n in (start, self.count))
                 found[name].cells = cells_of(x, values, line, lines)
         return found

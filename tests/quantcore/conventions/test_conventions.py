@@ -314,6 +314,15 @@ def test_what_the_library_refuses(text, shape, words):
     assert str(scheme.convention) in str(raised.value)
 
 
+def test_a_minimum_is_stored_only_in_a_format_with_zero():
+    """Stored in e8m0, a minimum of 0 would be NaN, and every value with it."""
+    text = "int4 {} per_group(32) gguf.Q4_1 scales({} symmetric per_tensor given(1) stored)"
+    for symmetric in ("symmetric", "asymmetric"):
+        with pytest.raises(qc.QuantError, match=r"stores the minimum .* and e8m0 has neither 0 nor negative"):
+            qc.apply(torch.ones(2, 32), qc.Scheme.parse(text.format(symmetric, "e8m0")))
+        assert bool(qc.apply(torch.ones(2, 32), text.format(symmetric, "fp16")).dequantized.isfinite().all())
+
+
 @for_each("name", qc.INTEGER_CONVENTIONS)
 def test_only_the_textbook_refuses_nan(name):
     """brevitas and onnxruntime's tool refuse the scale that NaN leads to, but not NaN with a given scale."""
