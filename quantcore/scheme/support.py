@@ -90,8 +90,8 @@ def _zero_point_reason(scheme: Scheme) -> str:
     stores = scheme.scales.format if scheme.scales is not None and convention.zero_point.is_value else None
     if isinstance(stores, FloatFormat) and 0.0 not in stores.values:
         return (
-            f"{full_name(convention)} stores the minimum of each block beside its scale, and {stores} has neither 0 "
-            "nor negative numbers; choose scales in fp16, say."
+            f"{full_name(convention)} stores the minimum of each block beside its scale, and {stores} has "
+            "neither 0 nor negative numbers; choose scales in fp16, say."
         )
     return ""
 

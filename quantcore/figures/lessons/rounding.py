@@ -260,9 +260,7 @@ def error_against_x(
     }
     return unchecked(
         [
-            _scatter(
-                x=x, y=error, mode="lines", line={"color": LINE[theme], "width": 1.5}, hoverinfo="skip"
-            ),
+            _scatter(x=x, y=error, mode="lines", line={"color": LINE[theme], "width": 1.5}, hoverinfo="skip"),
             _scatter(
                 x=own[0],
                 y=own[1],
