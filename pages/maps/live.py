@@ -43,7 +43,7 @@ AHEAD = "ahead"  # for a picture that may be needed
 _KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _DRAWN = 0.05  # seconds in which a browser draws it; what the run sends would come between
-_REMEMBERED = 300_000  # bytes of answers per session
+_REMEMBERED = 600_000  # bytes of answers per session
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
 
 

@@ -3,13 +3,14 @@
 // Each is the server's answer, as any other, and holds for the run that it was asked after.
 
 const FORESEEN = ["bits", "codes", "mode"]; // controls, by key
-const WHOLE = 64 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer; else so many to each side
+const WHOLE = 128 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer; else so many to each side
 const UNHEARD = 100, OTHERS = 300; // ms: for Streamlit to take over a value; from a change of another control to the next question
-const REFUSED = 60, DOUBLED = 5, SOON = 40; // ms: from a refusal, as when the server has other work, to the next question, doubled so many times; from a look at a busy page
+const REFUSED = 60, DOUBLED = 5, SOON = 10; // ms: from a refusal, as when the server has other work, to the next question, doubled so many times; from a look at a busy page
 const STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };
 
 const every = new Set(); // the maps of the page, which share one request at a time
 let looking = false, refusals = 0, paused = 0; // how many in a row; until when, in ms
+let underway = null; // the question that is being asked ahead, and a promise that it is answered
 
 function mountForeseen(state) {
   state.foreseen = state.root.foreseen = new Map(); // also for readers outside, such as the tests
@@ -112,11 +113,23 @@ async function look() {
 }
 
 async function foreseeOne({ state, asked, url }) {
-  const { run, original } = state, began = performance.now(), found = await livePicture(`${url}&part=ahead`);
-  refusals = found === undefined ? refusals + 1 : 0;
-  if (refusals) pause(REFUSED * 2 ** Math.min(refusals - 1, DOUBLED));
-  else if (state.run === run && performance.now() > paused) state.foreseen.set(asked, found && withOriginal(found, original));
-  await new Promise((go) => setTimeout(go, performance.now() - began)); // a busy server is asked less
+  const { run, original } = state, began = performance.now(), answer = livePicture(`${url}&part=ahead`);
+  const done = answer.then((found) => {
+    refusals = found === undefined ? refusals + 1 : 0;
+    if (refusals) pause(REFUSED * 2 ** Math.min(refusals - 1, DOUBLED));
+    else if (state.run === run && performance.now() > paused) state.foreseen.set(asked, found && withOriginal(found, original));
+  });
+  underway = { state, asked, done };
+  await done;
+  underway = null;
+  if (!state.grip) await new Promise((go) => setTimeout(go, performance.now() - began)); // a busy server is asked less
+}
+
+// Wait for a picture that is being asked for ahead, and show it; whether there was one
+async function showUnderway(state, asked) {
+  if (underway?.state !== state || underway.asked !== asked) return false;
+  await underway.done;
+  return !state.gone && showForeseen(state);
 }
 
 const isRunning = () => document.querySelector('%app%[%script_state%="running"]') !== null;

@@ -90,6 +90,7 @@ async function pursue(state) {
     const { original } = state, { asked, url } = question(state, moved);
     if (asked === last) break; // a number with more digits than Python takes
     last = asked;
+    if (await showUnderway(state, asked)) continue;
     const found = await livePicture(url);
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state).length) break;
