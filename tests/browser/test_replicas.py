@@ -283,7 +283,6 @@ def students(address: str, code: str, over: threading.Event) -> tuple[int, int, 
         return acknowledged, refused, counted
 
 
-@pytest.mark.slow  # both cores for six seconds; what the store commits is tested without a server
 def test_no_acknowledged_answer_of_a_class_is_lost_when_a_replica_is_killed(behind_nginx: Cluster) -> None:
     """Twelve classes, so that the proxy sends some to either replica."""
     address, (first, second) = behind_nginx

@@ -15,7 +15,7 @@ let underway = null; // the question that is being asked ahead, and a promise th
 function mountForeseen(state) {
   state.foreseen = state.root.foreseen = new Map(); // also for readers outside, such as the tests
   every.add(state);
-  const heard = [["pointerover", look], ["focusin", look], ["keydown", (event) => stepped(state, event)], ["pointerdown", (event) => gripped(state, event)], ["pointermove", (event) => pulled(state, event)], ["pointerup", () => { state.grip = null; }], ["click", (event) => others(state, event)], ["input", (event) => others(state, event)]];
+  const heard = [["pointerover", look], ["focusin", look], ["keydown", (event) => stepped(state, event)], ["pointerdown", (event) => gripped(state, event)], ["pointermove", (event) => pulled(state, event)], ["pointerup", () => { state.grip = null; }], ["pointercancel", () => { state.grip = null; }], ["click", (event) => others(state, event)], ["input", (event) => others(state, event)]];
   for (const [kind, hear] of heard) document.addEventListener(kind, hear, true);
   return () => {
     every.delete(state);
