@@ -85,8 +85,9 @@ def server(tmp_path_factory):
     (folder / "pages" / "first.py").write_text(FIRST)
     (folder / "pages" / "broken.py").write_text("raise TypeError('what a visitor pasted')")
     (folder / "pages" / "last.py").write_text(LAST)
-    options = ("--browser.gatherUsageStats=false", "--logger.enableRich=false")
-    with serve(folder, folder / "app.py", *options) as server:
+    options = ("browser.gatherUsageStats", "logger.enableRich")
+    more = [*(f"--{option}=false" for option in options), "--server.fileWatcherType=none"]
+    with serve(folder, folder / "app.py", *more) as server:
         server.await_warm()
         yield server
 
