@@ -27,7 +27,7 @@ MAX_UNUSUAL = 3_000  # arrays of an .npz whose headers are not as NumPy writes t
 MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
 # what all members may take once unpacked, beyond so many times what they take in the file: float32 masks of
 # zeros and ones pack to a thirtieth, zeros alone to a thousandth, and each byte is unpacked and looked at
-MAX_SMALL, MAX_TIMES = 96 * 2**20, 40
+MAX_SMALL, MAX_TIMES = 64 * 2**20, 40
 # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
 _PART, _STEP = 2**18, 2**23
 _AT_ONCE = 2**20  # bytes of a member that is unpacked as a whole
