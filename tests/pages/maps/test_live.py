@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -443,18 +444,28 @@ def test_what_is_asked_ahead_ends_with_the_picture_at_hand_once_somebody_waits(
     at = opened()
     address, make = sent(at)["live"]["at"], live.LiveMaps.content
     monkeypatch.setattr(foreseen, "LONGEST", 60)
-    visitors = iter([0, 0, 1])  # who wait once a picture is made
+    made, limiter = list[live.LiveMaps](), live._AT_ONCE
+    waits = {  # once a third picture is made: a run, the visitor's own question, and that of another
+        "bits:3,5,6,7": lambda: monkeypatch.setattr(live.VISITORS, "runs", 1),
+        "bits:8,9,10,11": lambda: made[-1].idle.clear(),
+        "bits:12,13,14,15": lambda: monkeypatch.setattr(live, "_AT_ONCE", SimpleNamespace(borrowed_tokens=2)),
+    }
 
     def then(maps: live.LiveMaps, values: dict[str, str], *more: Any) -> bytes:
-        monkeypatch.setattr(live.VISITORS, "runs", next(visitors))
+        made.append(maps)
+        if len(made) % 3 == 0:
+            waits[asked]()
         return make(maps, values, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(live.LiveMaps, "content", then)
-        assert len(pictures(ask(address, ahead="bits:3,5,6,7"))) == 3
-    monkeypatch.setattr(live.VISITORS, "runs", 0)
+        for asked in waits:
+            assert len(pictures(ask(address, ahead=asked))) == 3, asked
+            monkeypatch.setattr(live.VISITORS, "runs", 0)
+            monkeypatch.setattr(live, "_AT_ONCE", limiter)
+            made[-1].idle.set()
     monkeypatch.setattr(foreseen, "LONGEST", 0)
-    assert len(pictures(ask(address, ahead="bits:7,8"))) == 1
+    assert len(pictures(ask(address, ahead="bits:7,2"))) == 1
 
 
 def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:

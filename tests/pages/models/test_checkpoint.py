@@ -197,6 +197,7 @@ def test_a_stack_is_shown_by_its_slice():
     [
         ({"ck_rows": "30:99"}, "rows 30:99 are not within 0:32"),
         ({"ck_rows": "x"}, "Rows must be two integers"),
+        pytest.param({"ck_rows": "inf:nan"}, "Rows must be two integers", marks=pytest.mark.slow),
         ({"ck_rows": "9" * 5000}, "Rows must be two integers"),
         ({"ck_cols": "-4:4"}, "columns -4:4 are not within 0:256"),
         ({"ck_cell": "99, 0"}, "'99, 0' is not in a tensor of shape (32, 256)"),

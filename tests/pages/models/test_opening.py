@@ -251,6 +251,7 @@ def test_a_file_under_another_name_is_the_file():
         "C:a.gguf",
         "a\0.gguf",
         "notes.txt",
+        "a/../../b.exe",
         "x" * 300 + ".gguf",
         "\u202ea.gguf",
         "",

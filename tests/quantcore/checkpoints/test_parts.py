@@ -8,7 +8,7 @@ from releases import WRITERS, save
 
 from quantcore.checkpoints import open_checkpoint
 
-LAYERS, EXPERTS, HIDDEN, INNER = 5, 2, 64, 32
+LAYERS, EXPERTS, HIDDEN, INNER = 5, 3, 64, 32
 CT = WRITERS["ct_int4"][1]
 
 

@@ -6,7 +6,7 @@ import torch
 from bounded import in_seconds
 from checkpoint_cases import case, cases, changed, sound
 from grid import for_each
-from parts import some
+from parts import in_parts, some
 from releases import compressed, release
 
 from quantcore.checkpoints import CheckpointFinding, open_checkpoint, rows
@@ -330,15 +330,15 @@ def test_a_check_can_be_left(tmp_path, monkeypatch):
     assert [s.done for s in steps(checkpoint)][-1] == step.total
 
 
-def test_boxes_give_what_the_whole_gives(tmp_path, monkeypatch):
+@in_parts(2)
+def test_boxes_give_what_the_whole_gives(part, tmp_path, monkeypatch):
     """Small boxes that cut through rows, blocks and heads give the same findings."""
-    starts = ("bad_gptq", "ct_int4", "gguf_k", "hqq_4bit_axis0", "deepseek", "torchao_int4", "bnb_nf4", "mlx_affine_3")
-    left_out = ("imatrix", "nested", "sym_g128", "sym_g32")
-    names = [given for given in cases(*starts) if not str(given).endswith(left_out)]
+    starts = ("bad_gptq", "ct_int4", "gguf_k", "hqq_4bit", "deepseek", "torchao_int4", "bnb_nf4", "mlx_affine_3")
+    names = part(cases(*starts))
     whole = [open_checkpoint(given.release).findings() for given in names]
     monkeypatch.setattr(rows, "ELEMENTS", 500)
     assert [open_checkpoint(given.release).findings() for given in names] == whole
-    assert sum(len(members(found)) for found in whole) > 5
+    assert sum(len(members(found)) for found in whole) >= len(names) / 2
     checkpoint = changed(
         "gptq_v2_4bit_g128_sym", tmp_path, {f"{MODULE}.scales": _with((1, 50), float("inf"))}
     )

@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import library_releases
 import numpy as np
@@ -494,6 +495,14 @@ def test_print_and_near_names(tmp_path):
         checkpoint.tensors["model.layers.0.self_attn.q_proj"]
     assert "c" not in checkpoint.tensors
     assert checkpoint.tensors.get("c") is None
+
+
+@for_each(("columns", "first_and_last"), [(70_000, (0,)), (40_000, (0, 9)), (30_000, (0, 9))])
+def test_a_sample_is_spread_over_the_rows(columns, first_and_last):
+    """One run of rows begins at the first; of several, the last ends at the last row."""
+    runs = list(siblings._sampled(SimpleNamespace(shape=(10, columns))))
+    assert (runs[0].start, runs[-1].start) == (first_and_last[0], first_and_last[-1])
+    assert [run.stop - run.start for run in runs] == [1] * len(runs)
 
 
 def test_summaries_are_those_of_the_values(tmp_path):
