@@ -11,9 +11,11 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 ROOT = Path(__file__).parents[3]
-# sends SIGINT to the process when it imports a module or calls a function of the audit hook's events
+# sends SIGINT to the process when it imports a module or calls a function of the audit hook's events; it is heard
+# even where the tests were started in the background of a shell script, whose processes ignore it
 HOOK = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def hook(event, arguments):
     if event == os.environ["EVENT"] and str(arguments[0]) == os.environ["ARGUMENT"]:
         os.kill(os.getpid(), signal.SIGINT)
