@@ -367,7 +367,8 @@ async def _ahead(maps: Followed, values: dict[str, str], held: str, asked: str) 
     if VISITORS.runs or _AT_ONCE.borrowed_tokens or maps.one_at_a_time.locked():
         return Response(status_code=204)
     one = lambda key, end: maps.ahead({**values, key: end}, held)  # noqa: E731
-    free = lambda: maps.idle.is_set() and not VISITORS.runs and _AT_ONCE.borrowed_tokens == 1  # noqa: E731
+    # one thread is its own
+    free = lambda: maps.idle.is_set() and not VISITORS.runs and _AT_ONCE.borrowed_tokens < 2  # noqa: E731
     async with maps.one_at_a_time:
         return await _made(partial(foreseen.joined, one, asked, free))
 
