@@ -156,6 +156,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     app.expect_scheme(text(7))
     expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
     expect_foreseen(app, x)
+    expect_ends_kept(app)
 
 
 def expect_foreseen(app: Any, x: np.ndarray) -> None:
@@ -181,6 +182,26 @@ def expect_foreseen(app: Any, x: np.ndarray) -> None:
     app.expect_scheme(unsigned)
     assert {painted.strip() for painted, *_ in page.evaluate("painted")} <= {unsigned, f"u{text(8)}"}
     page.unroute(blocked)
+
+
+def expect_ends_kept(app: Any) -> None:
+    """Go to the ends of the range by keys, and beyond them by keys and a drag."""
+    page, slider, first, last = app.page, app.input("bits"), f"u{text(2)}", f"u{text(16)}"
+    app.wait(FORESEEN, "16")
+    run = page.evaluate(RUN)
+    page.evaluate(WATCH_PAINTING)
+    slider.press("End")
+    app.expect_scheme(last)
+    assert page.evaluate("painted[0]")[:2] == [f" {last} ", run]
+    slider.press("ArrowRight")
+    page.mouse.move(*thumb(app, 16))
+    page.mouse.down()
+    page.mouse.move(*thumb(app, 18), steps=2)
+    page.mouse.up()
+    assert {painted.strip() for painted, *_ in page.evaluate("painted")} == {last}
+    slider.press("Home")
+    app.expect_scheme(first)
+    assert {painted.strip() for painted, *_ in page.evaluate("painted")} == {first, last}
 
 
 def test_colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None:
