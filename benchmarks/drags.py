@@ -73,7 +73,7 @@ class Dragging(Visitor):
             if self.following in {0, *known}:
                 continue
             bits = self.following
-            writer.write(self._request(f"bits={bits}&part=ahead"))
+            writer.write(self._request(f"bits={bits}&ahead=bits:{bits}"))
             if await answer(reader) == 200:
                 known.add(bits)
                 refusals = 0

@@ -1,6 +1,10 @@
 """Which modules may import which, and what none may do; checked by parsing the source, not importing it."""
 
 import ast
+import gc
+import re
+import sys
+import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -53,6 +57,10 @@ comparison listing inspection
 findings
 checkpoint
 """
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+IMPORTED_AS = {"pillow": "PIL", "dask": "distributed", "prometheus-client": "prometheus_client"}
+# of what Streamlit brings
+BY_STREAMLIT = {"anyio", "google", "httptools", "python_multipart", "starlette", "uvicorn", "websockets"}
 SECTIONS = ("explore", "outputs", "compare", "models")
 FLOOR = {room: number for number, line in enumerate(FLOORS.split("\n")) for room in line.split()}
 LINE = {package: number for number, line in enumerate(LINES.split("\n")) for package in line.split()}
@@ -74,8 +82,18 @@ SOURCES = {
 
 
 @cache
+def trees():
+    """All modules, parsed; to look for garbage among their nodes meanwhile would take three times as long."""
+    gc.disable()
+    try:
+        return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in SOURCES.items()}
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def tree_of(name):
-    return ast.parse(SOURCES[name].read_text(encoding="utf-8"))
+    return trees()[name]
 
 
 def each_module(rule):
@@ -91,7 +109,15 @@ def each_module(rule):
 
 @cache
 def nodes_of(name):
-    return list(ast.walk(tree_of(name)))
+    """All nodes but the contexts of names; `ast.walk` would take three times as long."""
+    found = [tree_of(name)]
+    for node in found:
+        for value in node.__dict__.values():
+            if isinstance(value, list):
+                found += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                found.append(value)
+    return found
 
 
 def dotted(node):
@@ -236,6 +262,31 @@ def test_no_style_selects_by_a_part_of_a_class():
     """Chromium would recompute all styles whenever any class changes, which is twice per key press."""
     for path in sorted((ROOT / "pages").rglob("*.css")):
         assert "[class" not in path.read_text(encoding="utf-8"), path
+
+
+def packages(requirements):
+    """How the packages of some requirements are imported."""
+    found = {re.split(r"[\[<>=; ]", requirement)[0] for requirement in requirements}
+    return {IMPORTED_AS.get(name, name) for name in found}
+
+
+def foreign(*starts):
+    """The packages that modules import, but for Python's own and ours."""
+    found = {root for name in SOURCES if name.partition(".")[0] in starts for root in roots(name)}
+    return found - set(sys.stdlib_module_names) - {"quantcore", "pages", ""}
+
+
+def test_only_what_is_declared_is_imported():
+    extras = PROJECT["optional-dependencies"]
+    library = packages(PROJECT["dependencies"])
+    optional = packages(need for name, needs in extras.items() if name != "app" for need in needs)
+    app = packages(extras["app"])
+    assert foreign("quantcore") >= {"numpy", "torch"}
+    assert foreign("quantcore") - library - optional == set()
+    assert foreign("pages", "app") - library - optional - app <= BY_STREAMLIT
+    pinned = (ROOT / "requirements.txt").read_text(encoding="utf-8").replace('"', "'").split("\n")
+    assert set(extras["app"]) <= set(pinned)
+    assert PROJECT["requires-python"] == ">=3.11"
 
 
 @each_module

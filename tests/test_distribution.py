@@ -1,11 +1,8 @@
 """What pip installs: the wheel as it is built from this checkout, without the checkout beside it."""
 
-import ast
 import os
-import re
 import subprocess
 import sys
-import tomllib
 import urllib.request
 import zipfile
 from contextlib import suppress
@@ -16,28 +13,6 @@ import pytest
 from served import free_port
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-IMPORTED_AS = {"pillow": "PIL", "dask": "distributed", "prometheus-client": "prometheus_client"}
-# of what Streamlit brings
-BY_STREAMLIT = {"anyio", "google", "httptools", "python_multipart", "starlette", "uvicorn", "websockets"}
-
-
-def names(requirements):
-    """How the packages of some requirements are imported."""
-    found = {re.split(r"[\[<>=; ]", requirement)[0] for requirement in requirements}
-    return {IMPORTED_AS.get(name, name) for name in found}
-
-
-def imports(folder):
-    """The packages that the modules of a folder import, but for Python's own and ours."""
-    found = set()
-    for path in [folder] if folder.is_file() else sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                found.add((node.module or "").partition(".")[0])
-    return found - set(sys.stdlib_module_names) - {"quantcore", "pages"}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +28,7 @@ def wheel(tmp_path_factory):
 def installed(wheel):
     """A folder of packages with nothing of the checkout, in an environment that has what they require."""
     site = wheel.parent / "site"
-    install = ["pip", "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)]
+    install = ["pip", "install", "--no-deps", "--no-index", "--no-compile", "--target", str(site), str(wheel)]
     subprocess.run([sys.executable, "-m", *install], check=True, capture_output=True)
     return site
 
@@ -61,18 +36,6 @@ def installed(wheel):
 def run(site, *command):
     environment = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_only_what_is_declared_is_imported():
-    extras = PROJECT["optional-dependencies"]
-    library = names(PROJECT["dependencies"])
-    optional = names(need for name, needs in extras.items() if name != "app" for need in needs)
-    app = names(extras["app"])
-    assert imports(ROOT / "quantcore") - library - optional == set()
-    assert (imports(ROOT / "pages") | imports(ROOT / "app.py")) - library - optional - app <= BY_STREAMLIT
-    pinned = (ROOT / "requirements.txt").read_text(encoding="utf-8").replace('"', "'").split("\n")
-    assert set(extras["app"]) <= set(pinned)
-    assert PROJECT["requires-python"] == ">=3.11"
 
 
 def test_the_wheel_has_every_file_that_is_read(wheel):
@@ -89,13 +52,17 @@ def test_the_wheel_has_every_file_that_is_read(wheel):
 
 
 def test_the_library_and_its_command_work_where_they_are_installed(installed):
-    text = "import quantcore as qc; print(qc.__file__, qc.apply([[0.5, -1.0]], 'int4').codes.tolist())"
-    done = run(installed, sys.executable, "-c", text)
-    assert done.stdout.split() == [str(installed / "quantcore" / "__init__.py"), "[[3,", "-7]]"], done.stderr
     example = installed / "quantcore" / "checkpoints" / "examples" / "data" / "minilm-q4_k_m.gguf"
-    command = installed / "bin" / "quantscope"
-    listed = run(installed, command, "list", str(example))
-    assert (listed.returncode, "gguf" in listed.stdout) == (0, True), listed.stderr
+    text = (
+        "import runpy, sys, quantcore as qc; "
+        "print(qc.__file__, qc.apply([[0.5, -1.0]], 'int4').codes.tolist()); "
+        f"sys.argv = ['quantscope', 'list', {str(example)!r}]; "
+        f"runpy.run_path({str(installed / 'bin' / 'quantscope')!r}, run_name='__main__')"
+    )
+    done = run(installed, sys.executable, "-c", text)
+    first, _, listed = done.stdout.partition("\n")
+    assert first.split() == [str(installed / "quantcore" / "__init__.py"), "[[3,", "-7]]"], done.stderr
+    assert (done.returncode, "gguf" in listed) == (0, True), done.stderr
 
 
 @pytest.mark.slow  # starts a server

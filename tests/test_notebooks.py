@@ -31,7 +31,12 @@ def test_there_are_three():
     assert len(NOTEBOOKS) == 3
 
 
-@each_notebook
+LONG = {"plan_by_output"}  # whose calls have tests of their own
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in NOTEBOOKS]
+)
 def test_cells_show_what_is_stored(path, monkeypatch):
     monkeypatch.delenv("QUANTSCOPE_APP", raising=False)
     stored = [readable(cell["outputs"]) for cell in cells(path, "code")]

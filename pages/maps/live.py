@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import quantcore as qc
-from pages.maps import arithmetic, component
+from pages.maps import arithmetic, component, foreseen
 from pages.maps.beside import Beside, BesideMaps, nothing
 from pages.maps.picture import Picture, as_bytes
 from pages.serving import warm
@@ -38,8 +38,8 @@ from quantcore.diagnosis import Box
 PATH = "live"  # of the route
 HELD = "held"  # the parameter that names the original that the browser has
 PART = "part"  # the parameter that asks for something else than the picture now
-RESTING = "resting"  # its values: for `BesideMaps.resting` alone;
-AHEAD = "ahead"  # for a picture that may be needed
+RESTING = "resting"  # its value: for `BesideMaps.resting` alone
+AHEAD = "ahead"  # the parameter that asks for pictures that may be needed: a control and its values
 _KEY = "_live"  # of the session's maps that follow, by the key of their component
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _DRAWN = 0.05  # seconds in which a browser draws it; what the run sends would come between
@@ -337,12 +337,12 @@ async def respond(request: Request) -> Response:
         return Response(status_code=204)
     values = dict(request.query_params)
     held = values.pop(HELD, "")
-    part = values.pop(PART, "")
+    part, ahead = values.pop(PART, ""), values.pop(AHEAD, None)
     if part == RESTING:  # no picture waits for it
         async with maps.one_at_a_time:
             return await _made(partial(maps.resting, values))
-    if part == AHEAD:
-        return await _ahead(maps, values, held)
+    if ahead is not None:
+        return await _ahead(maps, values, held, ahead)
     maps.newest = mine = maps.newest + 1
     maps.idle.clear()
     try:
@@ -362,12 +362,14 @@ async def _answer(maps: Followed, mine: int, values: dict[str, str], held: str) 
         return await _made(partial(maps.answer, values, held))
 
 
-async def _ahead(maps: Followed, values: dict[str, str], held: str) -> Response:
-    """Return a picture that nobody waits for yet; no content while anybody waits for another or a run."""
+async def _ahead(maps: Followed, values: dict[str, str], held: str, asked: str) -> Response:
+    """Return pictures that nobody waits for yet; no content while anybody waits for another or a run."""
     if VISITORS.runs or _AT_ONCE.borrowed_tokens or maps.one_at_a_time.locked():
         return Response(status_code=204)
+    one = lambda key, end: maps.ahead({**values, key: end}, held)  # noqa: E731
+    free = lambda: maps.idle.is_set() and not VISITORS.runs and _AT_ONCE.borrowed_tokens == 1  # noqa: E731
     async with maps.one_at_a_time:
-        return await _made(partial(maps.ahead, values, held))
+        return await _made(partial(foreseen.joined, one, asked, free))
 
 
 async def _made(make: Callable[[], bytes]) -> Response:

@@ -1,4 +1,4 @@
-"""The server's limits for strangers, on a server with low limits and one small page."""
+"""The server's limits for strangers, and its warm-up, on a server with low limits and small pages."""
 
 import asyncio
 import contextlib
@@ -13,17 +13,18 @@ from loops import finish
 from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
-from benchmarks.visitor import Visitor
+from benchmarks.visitor import Visitor, visit
 from pages.serving.middleware.limits import Rate
 from pages.serving.network import network
 
 APP = """
+import asyncio
 import streamlit as st
 from contextlib import asynccontextmanager
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from pages.serving import log
+from pages.serving import log, warm
 from pages.serving.middleware.limits import Limits, UploadLimits
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
@@ -32,7 +33,9 @@ from pages.serving.middleware.headers import SecurityHeaders
 @asynccontextmanager
 async def lifespan(app):
     log.configure()
+    behind = asyncio.create_task(warm.open_other_pages(await warm.open_first_page()))
     yield {}
+    behind.cancel()
 
 async def broken(request):
     raise ValueError("what a visitor sent")
@@ -41,8 +44,9 @@ async def read(request):
     return PlainTextResponse(f"{len(await request.body())} bytes")
 
 app = st.App(
-    "main.py",
+    "pages/main.py",
     lifespan=lifespan,
+    on_script_error=log.report_failure,
     routes=[Route("/broken", broken), Route("/read", read, methods=["POST"])],
     middleware=[
         Middleware(Patience, seconds=2.0),
@@ -53,6 +57,22 @@ app = st.App(
     ],
 )
 """
+FIRST = """
+import wave
+import streamlit as st
+st.file_uploader("File")
+"""
+MAIN = """
+import streamlit as st
+st.navigation([st.Page(f"{name}.py", url_path=name) for name in ("first", "broken", "last")]).run()
+"""
+LAST = """
+import chunk
+import streamlit as st
+one, two = st.tabs(["One", "Two"], key="tab", bind="query-params", on_change="rerun")
+if two.open:
+    import sndhdr
+"""
 CLASS, STRANGER = "203.0.113.7", "198.51.100.9"  # uvicorn trusts the address given by a local proxy
 
 
@@ -60,8 +80,15 @@ CLASS, STRANGER = "203.0.113.7", "198.51.100.9"  # uvicorn trusts the address gi
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("limits")
     (folder / "app.py").write_text(APP)
-    (folder / "main.py").write_text("import streamlit as st\nst.file_uploader('File')")
-    with serve(folder, folder / "app.py", "--browser.gatherUsageStats=false") as server:
+    (folder / "pages").mkdir()
+    (folder / "pages" / "main.py").write_text(MAIN)
+    (folder / "pages" / "first.py").write_text(FIRST)
+    (folder / "pages" / "broken.py").write_text("raise TypeError('what a visitor pasted')")
+    (folder / "pages" / "last.py").write_text(LAST)
+    options = ("browser.gatherUsageStats", "logger.enableRich")
+    more = [*(f"--{option}=false" for option in options), "--server.fileWatcherType=none"]
+    with serve(folder, folder / "app.py", *more) as server:
+        server.await_warm()
         yield server
 
 
@@ -79,6 +106,20 @@ def wait_until_closed(connection):
 def is_well(server):
     with urllib.request.urlopen(f"{server.address}/_stcore/health", timeout=120) as answer:
         return answer.read() == b"ok"
+
+
+def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(server):
+    """The first test of this server, on which nobody has been yet."""
+    inside = server.look_inside()
+    assert {"wave", "chunk", "sndhdr"} <= set(inside["modules"])
+    assert inside["sessions"] == 0  # the warm-up's sessions are closed
+    finish(visit(server.host, "last"))
+    assert server.look_inside()["sessions"] == 1
+    problems = [line for line in server.lines() if "TypeError" in line]
+    assert len(problems) == 1
+    assert "page=/broken request=- TypeError at" in problems[0]
+    assert "broken.py:1" in problems[0]
+    assert "pasted" not in server.log.read_text()
 
 
 # Connections and requests

@@ -13,36 +13,10 @@ from pages.serving import activity
 from pages.serving.activity import Activity
 
 TABS = ("Distribution", "Scales", "Numbers", "Code", "Export")
-APP = """
-import streamlit as st
-import asyncio
-from pages.serving import log, warm
-from contextlib import asynccontextmanager
-
-@asynccontextmanager
-async def lifespan(app):
-    log.configure()
-    behind = asyncio.create_task(warm.open_other_pages(await warm.open_first_page()))
-    yield {}
-    behind.cancel()
-
-app = st.App("pages/main.py", lifespan=lifespan, on_script_error=log.report_failure)
-"""
-MAIN = """
-import streamlit as st
-st.navigation([st.Page(f"{name}.py", url_path=name) for name in ("first", "broken", "last")]).run()
-"""
 # on a busy machine, a visitor's requests follow each other slowly
 LONG_PAUSES = """
 from pages.serving import activity
 activity.QUIET, activity.Activity.rest.__defaults__ = 60.0, (3600.0,)
-"""
-LAST = """
-import chunk
-import streamlit as st
-one, two = st.tabs(["One", "Two"], key="tab", bind="query-params", on_change="rerun")
-if two.open:
-    import sndhdr
 """
 
 
@@ -84,27 +58,6 @@ def test_only_the_first_page_is_opened(started):
     assert started.after == started.before
     finish(visit(started.server.host, "checkpoint"))
     assert started.server.imported() > started.before
-
-
-def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
-    (tmp_path / "pages").mkdir()
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "pages" / "main.py").write_text(MAIN)
-    (tmp_path / "pages" / "first.py").write_text("import wave")
-    (tmp_path / "pages" / "broken.py").write_text("raise ValueError('what a visitor pasted')")
-    (tmp_path / "pages" / "last.py").write_text(LAST)
-    with serve(tmp_path, tmp_path / "app.py", "--logger.enableRich=false") as server:
-        server.await_warm()
-        inside = server.look_inside()
-        assert {"wave", "chunk", "sndhdr"} <= set(inside["modules"])
-        assert inside["sessions"] == 0  # the warm-up's sessions are closed
-        finish(visit(server.host, "last"))
-        assert server.look_inside()["sessions"] == 1
-        problems = [line for line in server.lines() if "ValueError" in line]
-    assert len(problems) == 1
-    assert "page=/broken request=- ValueError at" in problems[0]
-    assert "broken.py:1" in problems[0]
-    assert "pasted" not in server.log.read_text()
 
 
 @pytest.mark.slow  # fourteen pages at once

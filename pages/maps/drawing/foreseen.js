@@ -1,5 +1,5 @@
-// Pictures before they are asked for. While the hand is on a control, the server is asked, one picture at a time, for those of the values
-// beside the one that it stands at; a key or a move that takes the control there is painted in its own task, before Streamlit hears of it.
+// Pictures before they are asked for. While the hand is on a control, the server is asked for those of the values beside the one that it
+// stands at, first for the nearest, then for more at once; a key or a move that takes the control there is painted in its own task, before Streamlit hears of it.
 // Each is the server's answer, as any other, and holds for the run that it was asked after.
 
 const FORESEEN = ["bits", "codes", "mode"]; // controls, by key
@@ -107,17 +107,17 @@ async function look() {
     if (!next) {
       if (!open.some((state) => state.pursuing || isRunning())) break;
       await new Promise((go) => setTimeout(go, SOON));
-    } else await foreseeOne(next);
+    } else await foreseeSome(next);
   }
   looking = false;
 }
 
-async function foreseeOne({ state, asked, url }) {
-  const { run, original } = state, began = performance.now(), answer = livePicture(`${url}&part=ahead`);
+async function foreseeSome({ state, asked, url }) {
+  const { run, original } = state, began = performance.now(), answer = livePicture(url, picturesOf);
   const done = answer.then((found) => {
     refusals = found === undefined ? refusals + 1 : 0;
     if (refusals) pause(REFUSED * 2 ** Math.min(refusals - 1, DOUBLED));
-    else if (state.run === run && performance.now() > paused) state.foreseen.set(asked, found && withOriginal(found, original));
+    else if (state.run === run && performance.now() > paused) for (const [n, picture] of (found ?? asked.map(() => null)).entries()) state.foreseen.set(asked[n], picture && withOriginal(picture, original));
   });
   underway = { state, asked, done };
   await done;
@@ -125,9 +125,19 @@ async function foreseeOne({ state, asked, url }) {
   if (!state.grip) await new Promise((go) => setTimeout(go, performance.now() - began)); // a busy server is asked less
 }
 
+// The pictures of one answer, as pages/maps/foreseen.py joins them; null for a value that has none
+function picturesOf(bytes) {
+  const found = [], view = new DataView(bytes);
+  for (let at = 0, length; at < bytes.byteLength; at += 4 + length) {
+    length = view.getUint32(at, true);
+    found.push(length ? pictureOf(bytes, at + 4) : null);
+  }
+  return found;
+}
+
 // Wait for a picture that is being asked for ahead, and show it; whether there was one
 async function showUnderway(state, asked) {
-  if (underway?.state !== state || underway.asked !== asked) return false;
+  if (underway?.state !== state || !underway.asked.includes(asked)) return false;
   await underway.done;
   return !state.gone && showForeseen(state);
 }
@@ -140,10 +150,9 @@ const isUnderHand = (key) => ofKey(key)?.matches(":hover, :focus-within");
 function nextOf(state) {
   if (state.pursuing || state.waits || state.playing || isRunning()) return null;
   for (const key of FORESEEN.filter((name) => state.data.live.controls[name] && isUnderHand(name))) {
-    for (const end of neighbours(state, key)) {
-      const moved = [...ahead(state).filter(([other]) => other !== key), [key, [end]]], next = question(state, moved);
-      if (!state.foreseen.has(next.asked)) return { state, ...next };
-    }
+    const others = ahead(state).filter(([other]) => other !== key), every = neighbours(state, key).map((end) => ({ end, ...question(state, [...others, [key, [end]]]) }));
+    const wanted = every.filter(({ asked }) => !state.foreseen.has(asked)), some = wanted.slice(0, Math.max(NEAREST, 2 * (every.length - wanted.length)));
+    if (some.length) return { state, asked: some.map(({ asked }) => asked), url: `${some[0].url}&ahead=${key}:${some.map(({ end }) => end)}` };
   }
   return null;
 }

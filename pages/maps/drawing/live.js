@@ -123,17 +123,17 @@ function followMaps(state, found) {
 
 // A picture as `as_bytes` of pages/maps/picture.py writes it; null if there is none, undefined if nobody answers now. `fetch` tells of an answer and of its bytes one after
 // the other, and each waits behind what the page does meanwhile
-const livePicture = (url) => new Promise((resolve) => {
+const livePicture = (url, read = pictureOf) => new Promise((resolve) => {
   const asked = new XMLHttpRequest();
   asked.open("GET", url);
   asked.responseType = "arraybuffer";
-  asked.onload = () => resolve(asked.status === 200 ? pictureOf(asked.response) : asked.status === 400 ? null : undefined);
+  asked.onload = () => resolve(asked.status === 200 ? read(asked.response) : asked.status === 400 ? null : undefined);
   asked.onerror = () => resolve(undefined);
   asked.send();
 });
 
-function pictureOf(bytes) {
-  const length = new DataView(bytes).getUint32(0, true), data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
-  for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, 4 + length + array.at, array.count);
+function pictureOf(bytes, at = 0) {
+  const length = new DataView(bytes).getUint32(at, true), start = at + 4, data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, start, length)));
+  for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, start + length + array.at, array.count);
   return data;
 }

@@ -25,6 +25,9 @@ MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
 MAX_UNUSUAL = 3_000  # arrays of an .npz whose headers are not as NumPy writes those of plain numbers
 MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
+# what all members may take once unpacked, beyond so many times what they take in the file: float32 masks of
+# zeros and ones pack to a thirtieth, zeros alone to a thousandth, and each byte is unpacked and looked at
+MAX_SMALL, MAX_TIMES = 64 * 2**20, 40
 # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
 _PART, _STEP = 2**18, 2**23
 _AT_ONCE = 2**20  # bytes of a member that is unpacked as a whole
@@ -75,6 +78,13 @@ class Archive:
                     f"{short(after.filename, 80)} overlap; "
                     "save it again."
                 )
+        packed = [info for info in files if info.compress_type != zipfile.ZIP_STORED]
+        unpacked, in_file = sum(info.file_size for info in packed), sum(info.compress_size for info in packed)
+        if unpacked > MAX_SMALL + MAX_TIMES * in_file:
+            raise QuantError(
+                f"{named(source.name)} has {megabytes(in_file)} of compressed members that claim "
+                f"{megabytes(unpacked)} once unpacked, as little but zeros does; save it without compression."
+            )
         self._offsets = dict[str, int]()
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):

@@ -136,7 +136,10 @@ def test_the_scheme_on_the_left_unless_one_is_typed() -> None:
     network = trained().network
     left = training.ptq(network, qc.Scheme.parse("int2 per_channel(axis=0)"))
     link = {"bits": "2", "per": "channel"}
-    assert key_figures(opened("ptq", **link))["PTQ"] == percent(right(left))
+    shown = key_figures(opened("ptq", **link))
+    assert shown["PTQ"] == percent(right(left))
+    elements, rows = sum(w.x.numel() for w in left.weights), sum(len(w.x) for w in left.weights)
+    assert shown["bits per weight"] == f"{2 + 32 * rows / elements:.2f}"  # a float32 scale for each row
     typed = training.ptq(network, qc.Scheme.parse("int3"))
     assert key_figures(opened("ptq", **link, train_weights="int3"))["PTQ"] == percent(right(typed))
     assert key_figures(opened("ptq", src="paste"))["PTQ"]  # even without a tensor

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.maps import arithmetic, live
+from pages.maps import arithmetic, foreseen, live
 from pages.serving.work.admission import Gate
 from pages.shared.computing import turn
 
@@ -68,6 +68,17 @@ def ask(address: str, **values: object) -> Response:
         pass
 
     return finish(sent_whole())
+
+
+def pictures(answer: Response) -> list[bytes]:
+    """The pictures of an answer to what was asked ahead."""
+    assert answer.status_code == 200
+    body, found, at = bytes(answer.body), list[bytes](), 0
+    while at < len(body):
+        end = at + 4 + int.from_bytes(body[at : at + 4], "little")
+        found.append(body[at + 4 : end])
+        at = end
+    return found
 
 
 def read(answer: Response) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -381,13 +392,19 @@ def test_a_picture_that_is_foreseen_is_the_one_that_is_asked_for_and_leaves_the_
         return make(*args)
 
     monkeypatch.setattr(live.LiveMaps, "content", counted)
-    foreseen = bytes(ask(address, bits=3, part="ahead").body)
-    pointed = read(ask(address, bits=3, part="ahead"))[0]["pointed"]
+    first, refused, more = pictures(ask(address, ahead="bits:3,17,5"))
+    assert refused == b""  # there is no such width
+    pointed = read(Response(first))[0]["pointed"]
     for shown in (data["pointed"], pointed):  # the picture may be shown before the server hears of it
         assert finish(arithmetic.respond(request(shown, at="0,0"))).status_code == 200
-    assert bytes(ask(address, bits=3).body) == foreseen
-    assert len(made) == 1
-    assert ask(address, bits=17, part="ahead").status_code == 400
+    assert bytes(ask(address, bits=3).body) == first
+    assert bytes(ask(address, bits=5).body) == more
+    assert pictures(ask(address, ahead="bits:5,3")) == [more, first]
+    assert len(made) == 3
+    for ahead in ("bits", "bits:", "bits:3,", ":3", "bits:" + 65 * "3,"):
+        refusal = ask(address, ahead=ahead)
+        assert refusal.status_code == 400
+        assert b"such as ?ahead=bits:5,3" in bytes(refusal.body)
 
 
 def test_nothing_is_foreseen_while_another_picture_is_made_or_without_room(
@@ -407,17 +424,37 @@ def test_nothing_is_foreseen_while_another_picture_is_made_or_without_room(
         patched.setattr(live.LiveMaps, "content", slow)
         picture = browser.submit(ask, addresses[0], bits=9)
         assert begun.wait(60)
-        assert [ask(address, bits=3, part="ahead").status_code for address in addresses] == [204, 204]
+        assert [ask(address, ahead="bits:3").status_code for address in addresses] == [204, 204]
         way.set()
         assert picture.result().status_code == 200
     monkeypatch.setattr(live.VISITORS, "runs", 1)
-    assert ask(addresses[1], bits=3, part="ahead").status_code == 204
+    assert ask(addresses[1], ahead="bits:3").status_code == 204
     monkeypatch.setattr(live.VISITORS, "runs", 0)
     monkeypatch.setattr(live, "_REMEMBERED", 150_000)
-    found = [ask(addresses[1], bits=bits, part="ahead").status_code for bits in range(5, 16)]
+    found = [ask(addresses[1], ahead=f"bits:{bits}").status_code for bits in range(5, 16)]
     assert found == sorted(found)
     assert set(found) == {200, 204}
     assert ask(addresses[1], bits=16).status_code == 200
+
+
+def test_what_is_asked_ahead_ends_with_the_picture_at_hand_once_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = opened()
+    address, make = sent(at)["live"]["at"], live.LiveMaps.content
+    monkeypatch.setattr(foreseen, "LONGEST", 60)
+    visitors = iter([0, 0, 1])  # who wait once a picture is made
+
+    def then(maps: live.LiveMaps, values: dict[str, str], *more: Any) -> bytes:
+        monkeypatch.setattr(live.VISITORS, "runs", next(visitors))
+        return make(maps, values, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(live.LiveMaps, "content", then)
+        assert len(pictures(ask(address, ahead="bits:3,5,6,7"))) == 3
+    monkeypatch.setattr(live.VISITORS, "runs", 0)
+    monkeypatch.setattr(foreseen, "LONGEST", 0)
+    assert len(pictures(ask(address, ahead="bits:7,8"))) == 1
 
 
 def test_a_run_gives_way_to_a_picture_that_was_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:

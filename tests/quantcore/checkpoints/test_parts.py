@@ -8,7 +8,7 @@ from releases import WRITERS, save
 
 from quantcore.checkpoints import open_checkpoint
 
-LAYERS, EXPERTS, HIDDEN, INNER = 5, 3, 64, 32
+LAYERS, EXPERTS, HIDDEN, INNER = 5, 2, 64, 32
 CT = WRITERS["ct_int4"][1]
 
 
@@ -97,8 +97,9 @@ def test_every_part_is_compared(what, tmp_path):
     weights = ours()
     original = open_checkpoint(save(tmp_path / "original", theirs()))
     sound = release(tmp_path / "sound", weights)
-    assert [f.sentence for f in problems(sound, original)] == []
-    assert {f.kind for f in sound.findings(original)}.isdisjoint({"not_compared", "additional_tensor"})
+    found = sound.findings(original)
+    assert [f.sentence for f in found if f.severity != "note"] == []
+    assert {f.kind for f in found}.isdisjoint({"not_compared", "additional_tensor"})
     w = weights[name].clone()
     rows = w[-1] if w.dim() == 3 else w
     rows[[3, 9]] = rows[[9, 3]]

@@ -10,6 +10,7 @@ import torch
 from checkpoint_cases import case, changed, sound
 from checkpoint_damage import damage_json, damage_safetensors
 from grid import for_each
+from parts import some
 from releases import compressed, release
 
 from quantcore.checkpoints import open_checkpoint
@@ -31,7 +32,7 @@ def rivals_of(name, tensor=Q, index=(5, 42)):
     return {rival.key: rival for rival in opened(name).tensors[tensor].rivals(index)}
 
 
-@for_each("given", sound(), ids=str)
+@for_each("given", some(sound(), 2), ids=str)
 def test_a_reading_is_one_reader(given):
     """In each reading, a cell's origin and its row give the same value, since both come from one layout."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(3)
@@ -47,7 +48,7 @@ def test_a_reading_is_one_reader(given):
             assert np.array_equal(np.float32(found.value), values[index].numpy(), equal_nan=True), reading.key
 
 
-@for_each("given", sound(), ids=str)
+@for_each("given", some([*sound()[1:], sound()[0]], 2), ids=str)  # the other half
 def test_what_changes_nothing_is_not_shown(given):
     """The counts are correct over all rows, and a reading that changes no element is left out."""
     checkpoint = open_checkpoint(given.release)
@@ -261,7 +262,7 @@ def test_damaged_files_get_an_answer(tmp_path):
     """With bytes of headers and data replaced, `origin` agrees with `read`, or both give a QuantError."""
     generator, sources = random.Random(9), [c for c in sound() if (c.release / "model.safetensors").exists()]
     compared = 0
-    for number in range(120):
+    for number in range(60):
         folder = tmp_path / str(number)
         shutil.copytree(generator.choice(sources).release, folder)
         file, config = folder / "model.safetensors", folder / "config.json"
@@ -273,7 +274,7 @@ def test_damaged_files_get_an_answer(tmp_path):
         if number % 3 == 1 and config.exists():
             config.write_bytes(damage_json(config.read_bytes(), generator))
         compared += _compared(folder, generator)
-    assert compared > 100
+    assert compared > 50
 
 
 def _compared(folder, generator):

@@ -106,6 +106,11 @@ def test_fixed_that_is_no_range(low, high):
         qc.Fixed(low, high)
 
 
+def test_fixed_may_be_all_of_float32():
+    largest = torch.finfo(torch.float32).max
+    assert qc.Fixed(-largest, largest).high == largest
+
+
 def test_given_for_all_blocks_or_one_a_block():
     x = torch.ones(2, 6)
     scheme = qc.Scheme(granularity=qc.PerGroup(2), range_setting=qc.Given(0.5, 3))

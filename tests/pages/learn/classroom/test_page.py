@@ -77,6 +77,10 @@ def body_of(at):
     return body
 
 
+def clock_of(at):
+    return [re.sub("<[^>]*>", "", e.proto.body) for e in at.get("html") if 'class="qs-time"' in e.proto.body]
+
+
 def scene(at):
     """What the class sees, as text."""
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", body_of(at))).replace("−", "-").split())
@@ -102,8 +106,11 @@ def test_a_class_goes_step_by_step_and_nothing_is_revealed_before_the_second_vot
     anna, ben = classes.join(code), classes.join(code)
     assert "2 joined" in scene(at.run())
     assert button(at, "Previous").disabled
+    assert clock_of(at) == []  # nothing is shown yet
     press(at, "Show the text")
     assert scene(at) == "Why anyone quantizes memory"
+    (clock,) = clock_of(at)
+    assert clock.startswith(f"step 1 of {len(PLAN)} · 0–{PLAN[0].minutes} of {sum(step.minutes for step in PLAN)} min")
     assert button(at, "Show").disabled
     press(at, "Ask the question")
     assert classes.state(code, anna)[0].question == CODES

@@ -268,11 +268,11 @@ DAMAGES = {
 
 
 def table():
-    """Every fifth damage in one format, and all of them in all formats as slow tests."""
+    """Every seventh damage in one format, and all of them in all formats as slow tests."""
     for number, (what, (_, _, _, names)) in enumerate(DAMAGES.items()):
         first = "ct_int4" if "ct_int4" in names else names[0]
         for name in names:
-            yield pytest.param(what, name, marks=[] if name == first and number % 5 == 0 else pytest.mark.slow)
+            yield pytest.param(what, name, marks=[] if name == first and number % 7 == 0 else pytest.mark.slow)
 
 
 @for_each(("what", "name"), list(table()))
@@ -357,6 +357,7 @@ def scaled(weights):
     return {name: w.to(torch.bfloat16) for name, w in found.items()}
 
 
+@pytest.mark.slow  # test_compressor.py scales a release in the same way
 def test_a_release_that_awq_scaled(folder, original):
     """Equivalent scaling is noted, and what was multiplied is matched with what was divided."""
     path = save(folder / "scaled", quantized(scaled(model()), "awq"), WRITERS["awq"][1])

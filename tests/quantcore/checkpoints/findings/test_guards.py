@@ -251,6 +251,14 @@ def test_blocks_that_shapes_tell():
         assert quanto._whole("m", EIGHT | named(scale=stored("F16", *scale))).granularity == wanted
 
 
+@for_each(("columns", "scales", "settled"), [(32, 2, True), (32, 1, False), (32, 3, False), (24, 2, True), (24, 1, False), (8, 1, True)])
+def test_shapes_of_mxfp4_settle_what_it_is(columns, scales, settled):
+    """A scale for each 32 codes of a row, two of which are in a byte; a last block may be shorter."""
+    pieces = named(weight=stored("U8", 16, columns), weight_scale=stored("U8", 16, scales))
+    assert modelopt._is_settled(pieces) is settled
+    assert not modelopt._is_settled(pieces | named(weight_scale=stored("U8", 15, scales)))
+
+
 def test_bits_that_shapes_tell():
     """GPTQ: from qweight and g_idx; MLX: from the group size; quanto: from the rows of bytes."""
     assert of_gptq(GPTQ | named(g_idx=stored("I32", 64)), bits=None).element.bits == 4

@@ -160,7 +160,7 @@ REST = [
 ]
 
 
-@for_each(("what", "form"), [*some_rows(FIRST, 4), *REST])
+@for_each(("what", "form"), [*some_rows(FIRST, 7), *REST])
 def test_what_is_broken_is_one_error(what, form, tmp_path):
     _, change, kind, name, facts = BROKEN[what]
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)
@@ -195,8 +195,7 @@ def test_flags_that_are_numbers(tmp_path):
     )
 
 
-@for_each("form", ["gptq_desc_act", "nvfp4"])
-@for_each("kind", ["bert", "hybrid"])
+@for_each(("kind", "form"), [("bert", "gptq_desc_act"), ("hybrid", "nvfp4")])
 def test_a_sound_model_has_no_warning(kind, form, tmp_path):
     found = release(tmp_path, *stored(kind, form, 3, 6)).findings()
     assert [f.sentence for f in found if f.severity != "note"] == []
