@@ -39,6 +39,15 @@ UNSIGNED_AND_ON = """async () => {
     slider.focus();
     slider.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
 }"""
+# A key that only the maps hear, on a slider that is disabled, and the frames in which they would be painted
+DISABLED_ONE_ON = """async () => {
+    const slider = document.querySelector(".st-key-bits input[type=range]");
+    document.body.addEventListener("keydown", (event) => event.stopPropagation(), { capture: true, once: true });
+    slider.disabled = true;
+    slider.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
+    slider.disabled = false;
+    for (let n = 0; n < 3; n++) await new Promise(requestAnimationFrame);
+}"""
 
 RANGED = """([scheme, sqnr]) => {
     const maps = document.querySelector(".qs-maps");
@@ -157,6 +166,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
     expect_foreseen(app, x)
     expect_ends_kept(app)
+    expect_waited_for(app)
 
 
 def expect_foreseen(app: Any, x: np.ndarray) -> None:
@@ -202,6 +212,30 @@ def expect_ends_kept(app: Any) -> None:
     slider.press("Home")
     app.expect_scheme(first)
     assert {painted.strip() for painted, *_ in page.evaluate("painted")} == {first, last}
+
+
+def expect_waited_for(app: Any) -> None:
+    """Go on from 2 bits, not while the slider is disabled, and to a picture that is being asked for ahead: it is
+    not asked for once more.
+    """
+    page, slider, held, every = app.page, app.input("bits"), list[Any](), "**/live/*bits=*"
+    app.wait(FORESEEN, "3")
+    page.evaluate(WATCH_PAINTING)
+    page.evaluate(DISABLED_ONE_ON)
+    assert page.evaluate("painted") == []
+    page.route(every, lambda route: held.append(route))  # Playwright takes no builtin method
+    slider.press("ArrowRight")
+    for _ in range(300):
+        if any("ahead=bits:4,2" in route.request.url for route in held):
+            break
+        page.wait_for_timeout(20)
+    slider.press("ArrowRight")
+    page.wait_for_timeout(100)
+    asked = [route.request.url for route in held if "part=resting" not in route.request.url]
+    assert len(asked) == 1
+    assert "ahead=bits:4,2" in asked[0]
+    page.unroute(every)  # which lets go what is held
+    app.expect_scheme(f"u{text(4)}")
 
 
 def test_colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None:

@@ -31,13 +31,26 @@ function shade({ zmin, zmax, colorscale }) {
   };
 }
 
-// A map with one pixel per cell, on this canvas if it has their number; non-finite values have no color
-function picture(values, scale, { width, height }, canvas) {
-  const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer), colour = shade(scale);
-  for (let n = 0; n < values.length; n++) if (Number.isFinite(values[n])) pixels[n] = colour(values[n]);
-  const drawn = canvas?.width === width && canvas.height === height ? canvas : new OffscreenCanvas(width, height);
+// A map with one pixel per cell; non-finite values have no color. The last picture if that shows the same, as the original does
+// under each scheme; else drawn on the spare canvas if it has their number
+function picture(values, scale, { width, height }, last, spare) {
+  const key = JSON.stringify(scale);
+  if (last?.values === values && last.key === key) return last;
+  const image = imageOf(width, height), pixels = new Uint32Array(image.data.buffer), colours = shades(scale.colorscale), low = scale.zmin, k = SHADES / (scale.zmax - low);
+  for (let n = 0; n < values.length; n++) {
+    const value = values[n], place = (value - low) * k;
+    pixels[n] = !Number.isFinite(value) ? 0 : colours[place <= 0 ? 0 : place >= SHADES ? SHADES : Math.round(place)];
+  }
+  const drawn = spare !== last && spare?.width === width && spare.height === height ? spare : new OffscreenCanvas(width, height);
   drawn.getContext("2d").putImageData(image, 0, 0);
-  return drawn;
+  return Object.assign(drawn, { values, key });
+}
+
+let lastImage = null; // maps of one size follow each other
+
+function imageOf(width, height) {
+  if (lastImage?.width !== width || lastImage.height !== height) lastImage = new ImageData(width, height);
+  return lastImage;
 }
 
 function isDark(colour) {

@@ -4,7 +4,7 @@
 
 const FORESEEN = ["bits", "codes", "mode"]; // controls, by key
 const WHOLE = 128 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer, of others once it is gripped; else so many to each side
-const STOCK = 8e6; // bytes of pictures in the browser
+const STOCK = 12e6; // bytes of pictures in the browser
 const UNHEARD = 100, OTHERS = 300; // ms: for Streamlit to take over a value; from a change of another control to the next question
 const REFUSED = 60, DOUBLED = 5, SOON = 10; // ms: from a refusal, as when the server has other work, to the next question, doubled so many times; from a look at a busy page
 const STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };

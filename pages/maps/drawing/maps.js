@@ -43,18 +43,17 @@ function take(state, data) {
     state.original = { x: arrays.x, inside: arrays.inside };
     state.largest = elements(data, arrays, "");
     state.worst = arrays.worst_x ? elements(data, arrays, "worst_") : state.largest;
-    state.values = Object.fromEntries(data.maps.map((name) => [name, elementsOf(state, name)[name]]));
+    state.values = Object.fromEntries(data.maps.map((name) => [name, (name === "error" && arrays.rms) || elementsOf(state, name)[name]]));
     // when two results are compared: |this error| - |the other's|
     state.other = arrays.other?.map((xHat, n) => state.worst.x[n] - xHat);
     state.rms = arrays.rms;
-    if (state.rms) state.values.error = state.rms;
     if (state.other) state.values.error = state.other.map((error, n) => Math.abs(state.worst.error[n]) - Math.abs(error));
   }
   if (state.coloursOf !== colours) {
     state.coloursOf = colours;
     // on the canvases of the last but one, since new ones take long: the maps glide from the last
     const { pictures, spare } = state;
-    state.pictures = Object.fromEntries(data.maps.map((name) => [name, picture(state.values[name], data.colours[name], data, spare?.[name])]));
+    state.pictures = Object.fromEntries(data.maps.map((name) => [name, picture(state.values[name], data.colours[name], data, pictures?.[name], spare?.[name])]));
     state.spare = pictures;
   }
 }

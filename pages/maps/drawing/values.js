@@ -17,23 +17,36 @@ function elements({ rows, columns, step, width, blocks, after }, arrays, prefix)
     return [rows[0] + Math.floor(n / width) * step[0] + Math.floor(i / step[1]), columns[0] + (n % width) * step[1] + i % step[1]];
   };
   // scales and zero points: one for all, one per block of the plane, or one per cell
+  const array = (name) => (blocks ? arrays[name] : own(name));
   const parameter = (name) => {
-    const array = blocks ? arrays[name] : own(name);
-    if (array.length === 1) return () => array[0];
-    if (!blocks) return (n) => array[n];
-    return (n) => { const [row, column] = at(n); return array[Math.floor((row - blocks[3]) / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
+    const every = array(name);
+    if (every.length === 1) return () => every[0];
+    if (!blocks) return (n) => every[n];
+    return (n) => { const [row, column] = at(n); return every[Math.floor((row - blocks[3]) / blocks[0]) * blocks[2] + Math.floor(column / blocks[1])]; };
   };
-  const x = own("x"), codes = own("codes"), errors = (values) => x?.map((v, n) => (after ? values[n] - v : v - values[n]));
-  if (!codes) {
-    const dequantized = own("dequantized");
-    return { at, x, dequantized, error: errors(dequantized) };
-  }
-  const values = own("values") ?? codes, scale = parameter("scale"), z = parameter("zero_point");
-  // (q - z) · s and x - x̂ as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding
-  // to float32 gives the same bits; this halves the data to send
-  const dequantized = own("dequantized") ?? new Float32Array(values.length);
-  if (!own("dequantized")) values.forEach((v, n) => { dequantized[n] = Math.fround(v - Math.fround(z(n))) * scale(n); });
-  return { at, x, codes, dequantized, error: errors(dequantized), scale, zero_point: z };
+  const x = own("x"), codes = own("codes"), error = (values) => x?.map((v, n) => (after ? values[n] - v : v - values[n]));
+  const scale = codes && parameter("scale"), zero_point = codes && parameter("zero_point");
+  const dequantized = () => own("dequantized") ?? multiplied(own("values") ?? codes, scale, zero_point, array("scale").length + array("zero_point").length === 2);
+  // computed where they are needed: of an error map that shows an RMS, only what is under the pointer is
+  return {
+    at, x, codes, scale, zero_point,
+    get dequantized() { return kept(this, "dequantized", dequantized()); },
+    get error() { return kept(this, "error", error(this.dequantized)); },
+  };
+}
+
+function kept(object, name, value) {
+  Object.defineProperty(object, name, { value });
+  return value;
+}
+
+// (q - z) · s as in Python: a product of two float32 is exact in JavaScript's float64, so one rounding to float32 gives the same
+// bits; this halves the data to send. `alike`: whether all have one scale and one zero point
+function multiplied(values, scale, zero_point, alike) {
+  const found = new Float32Array(values.length), s = scale(0), z = Math.fround(zero_point(0));
+  if (alike) for (let n = 0; n < found.length; n++) found[n] = Math.fround(values[n] - z) * s;
+  else for (let n = 0; n < found.length; n++) found[n] = Math.fround(values[n] - Math.fround(zero_point(n))) * scale(n);
+  return found;
 }
 
 // What the cell that contains an element shows on a map: position and values of the shown element
