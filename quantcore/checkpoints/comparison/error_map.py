@@ -72,7 +72,7 @@ def stacked(maps: Sequence[Floats]) -> Floats:
 
 
 def as_plain(cells: Floats) -> list[Any]:
-    """Return plain data, at most about 6 kB, from which `of_plain` restores the same cells to the last bit."""
+    """Return plain data of about 6 kB at most, from which `of_plain` restores the cells to the last bit."""
     return [*cells.shape, base64.b64encode(cells.astype("<f8").tobytes()).decode()]
 
 
