@@ -60,7 +60,8 @@ TESTS = Path(__file__).parent
 ONE_SERVER = ("test_hostile", "test_models_folder", "test_server", "test_warm")
 # packages of libraries that take 4 to 6 s to import
 LIBRARIES = re.compile(
-    r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b",
+    r"^ *(?:from|import) "
+    r"(?:bitsandbytes|compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library)\b",
     re.M,
 )
 

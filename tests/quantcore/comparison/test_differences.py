@@ -661,7 +661,7 @@ def random_schemes(seed, n):
             yield scheme
 
 
-@in_parts(40)
+@in_parts(80)
 def test_what_is_said_of_random_schemes_is_what_happens(part):
     """1,000 schemes in the slow run, each on every kind of row."""
     for seed in part(range(1000)):
@@ -735,13 +735,14 @@ FIXED = [
 ]  # fmt: skip
 
 
-def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters():
+@in_parts(3)
+def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters(part):
     """It is enough if the scale or the zero point differs."""
     told = set()
     for text, base in ALL.items():
         if not isinstance(base.range_setting, qc.Fixed) or base.scales is not None:
             continue
-        for ends in FIXED:
+        for ends in part(FIXED):
             scheme = replace(base, range_setting=qc.Fixed(*ends))
             case = facts_of(scheme)
             own = given_by(scheme)

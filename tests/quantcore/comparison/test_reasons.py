@@ -345,7 +345,7 @@ def cases(seed, tries=40):
     return None
 
 
-@in_parts(100)
+@in_parts(200)
 def test_what_a_reason_says_is_what_happens(part):
     """1,500 comparisons in the slow run."""
     seen = set()

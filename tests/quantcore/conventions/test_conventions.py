@@ -22,14 +22,22 @@ LIBRARIES = [name for name in qc.INTEGER_CONVENTIONS if golden.cases(name)]
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 
 
+OURS = {}  # what several tests look at
+
+
 def run(case, convention=None):
     """The case quantized by us; warnings about NaN are expected."""
+    if convention is None and case["id"] in OURS:
+        return OURS[case["id"]]
     scheme = golden.scheme_of(case)
     if convention is not None:
         scheme = dataclasses.replace(scheme, convention=convention)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return qc.apply(golden.array(case["x"]), scheme)
+        result = qc.apply(golden.array(case["x"]), scheme)
+    if convention is None:
+        OURS[case["id"]] = result
+    return result
 
 
 def same_bits(ours, theirs):
@@ -211,7 +219,8 @@ def test_every_choice_is_changed():
 def test_choice_is_read(choice, name, value):
     """A convention with this choice changed fails on the recorded cases."""
     changed = qc.CONVENTIONS[name].changed(**{choice: value})
-    assert any(differences(case, changed) for case in golden.cases(name))
+    cases = golden.cases(name)  # in turns: neighbors are alike
+    assert any(differences(case, changed) for turn in range(17) for case in cases[turn::17])
 
 
 @pytest.mark.parametrize("name", [n for n in LIBRARIES if n.startswith("aimet")])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import in_parts, some
 
 import quantcore as qc
 from quantcore import tensors
@@ -209,11 +209,12 @@ HEALTHY = {
 }  # fmt: skip
 
 
-def test_no_finding_on_200_healthy_tensors():
+@in_parts(3)
+def test_no_finding_on_200_healthy_tensors(part):
     pairs = [(name, scheme) for name, schemes in HEALTHY.items() for scheme in schemes]
     shapes = [(64, 128), (32, 256), (128, 64)]
     alarms = []
-    for seed, (name, scheme) in zip(range(200), itertools.cycle(pairs), strict=False):
+    for seed, (name, scheme) in part(zip(range(200), itertools.cycle(pairs), strict=False)):
         x = tensors.generate(Generated(name, shapes[seed % 3], seed))
         alarms += [(name, scheme, seed, f.kind, f.sentence) for f in found(x, scheme)]
     assert alarms == []
@@ -349,7 +350,7 @@ SCHEMES = [
 ]  # fmt: skip
 
 
-@for_each("scheme", some(SCHEMES, 2))
+@for_each("scheme", some(SCHEMES, 5))
 @for_each("name", ODD)
 def test_odd_tensors(name, scheme):
     try:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from claims import check
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore.diagnosis import _has_error
@@ -391,7 +392,7 @@ def test_elements_above_the_range_are_not_those_that_lose_their_sign(scheme):
      # of as many bits, but at least 2
      ("binary given(4)", ["int2"]), ("codebook([-6, -3, 3, 6]) given(1)", ["int2"]), ("iq4_nl", ["int4"])],
 )  # fmt: skip
-@for_each("zeros", [1, 9, 40, 150])
+@for_each("zeros", some([1, 9, 40, 150], 3))
 def test_an_exact_0_may_cost_one_decibel(scheme, others, zeros):
     """Few zeros among many values: the codes without an exact 0 are the better ones, with more zeros by less."""
     x = np.random.default_rng(5).uniform(-7, 7, 512)
@@ -413,7 +414,7 @@ def sqnr_db(x, scheme):
     return 10 * math.log10((x.astype(float) ** 2).sum() / (error**2).sum())
 
 
-@for_each("name", ["gguf.Q4_0", "gguf.Q5_0", "gguf.Q3_K", "gguf.Q6_K", "gguf.IQ4_NL", "gguf.IQ4_XS", "gguf.Q8_0", "gguf.Q4_1"])
+@for_each("name", some(["gguf.Q4_0", "gguf.Q5_0", "gguf.Q3_K", "gguf.Q6_K", "gguf.IQ4_NL", "gguf.IQ4_XS", "gguf.Q8_0", "gguf.Q4_1"]))
 @for_each("sign", [1, -1])
 def test_a_scale_below_0_that_underflows_gets_0_and_not_minus_0(name, sign):
     """The scales of these formats have the sign of the element that is the largest."""

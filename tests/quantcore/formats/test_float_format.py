@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 from places import GOLDEN
 
 from quantcore import QuantError, parse_format
@@ -210,7 +211,7 @@ def test_what_the_format_has_stays(name, rule):
     assert torch.equal(fmt.encode(fmt.decode(codes), rule), codes)
 
 
-@for_each("name", NAMED)
+@for_each("name", some(NAMED, 3))
 def test_stochastic_takes_a_neighbour_and_is_unbiased(name):
     """As for integers: Hoeffding's bound at one failure in 10^12, in steps of the format."""
     fmt, n = NAMED[name], 1 << 18

@@ -358,16 +358,17 @@ def test_scale_from_elsewhere(kernel):
 
 def test_damaged_cells_are_named(one_dtype):
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) textbook")
-    codes = qc.apply(sample(), scheme).codes.to(torch.int64)
-    row, column = divmod(int(sample().abs().argmin()), 32)  # far from the ends of its row
+    x = sample()[:7, :11]
+    codes = qc.apply(x, scheme).codes.to(torch.int64)
+    row, column = divmod(int(x.abs().argmin()), 11)  # far from the ends of its row
     expected = int(codes[row, column])
     codes[row, column] += 5
-    codes[7, 8] = 300  # does not fit 8 bits
-    found = match(sample(), codes)
+    codes[5, 8] = 300  # does not fit 8 bits
+    found = match(x, codes)
     nearest = found.candidates[0]
     assert nearest.scheme == scheme or scheme in nearest.same
     assert [(c.index, c.got) for c in sorted(nearest.cells, key=lambda c: c.got)] == [
-        ((row, column), expected + 5), ((7, 8), 300),
+        ((row, column), expected + 5), ((5, 8), 300),
     ]  # fmt: skip
     words = {c.got: c.reason for c in nearest.cells}
     assert "300 is not an int8 code (-128 to 127)" in words[300]
@@ -376,11 +377,11 @@ def test_damaged_cells_are_named(one_dtype):
 
 
 def test_nothing_fits_noise(one_dtype):
-    noise = torch.randint(-8, 8, (24, 32), generator=torch.Generator().manual_seed(0))
-    found = match(sample(), noise)
+    noise = torch.randint(-8, 8, (7, 11), generator=torch.Generator().manual_seed(0))
+    found = match(sample()[:7, :11], noise)
     assert not found.exact
     assert found.candidates
-    assert found.candidates[0].differing > 300
+    assert found.candidates[0].differing > 60
 
 
 def test_steps_tell_progress_and_can_be_left():

@@ -104,7 +104,7 @@ def test_libraries_that_compute_in_float32_are_told_of_a_tensor_in_half_precisio
 
 
 def test_a_tensor_in_half_precision_may_have_been_converted_to_the_other():
-    x = _sample().bfloat16()
+    x = _sample()[:7, :11].bfloat16()
     codes = qc.apply(x.half(), qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
     best = match(x, codes).candidates[0]
     assert (best.dtype, best.differing) == (torch.float16, 0)
@@ -114,7 +114,7 @@ def test_a_tensor_in_half_precision_may_have_been_converted_to_the_other():
 
 def test_codes_that_differ_are_compared_with_those_of_the_dtype(monkeypatch):
     monkeypatch.setattr(search, "DTYPES", (torch.bfloat16,))
-    x, scheme = _sample().bfloat16(), qc.Scheme.parse("int8 per_channel(0) torchao")
+    x, scheme = _sample()[:7, :11].bfloat16(), qc.Scheme.parse("int8 per_channel(0) torchao")
     codes = qc.apply(x, scheme).codes.clone()
     codes[3, 5] += 9
     best = match(x, codes).candidates[0]

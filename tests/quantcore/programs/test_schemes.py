@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from parts import some_rows
 
 import quantcore as qc
 from quantcore.granularity import cells_of
@@ -63,7 +64,7 @@ def coded(result):
         *((qc.Scheme.parse(text), X) for text in OTHERS),
         *((qc.Scheme.parse(text), X.to(torch.bfloat16)) for text in ("uint8 asymmetric brevitas", *CALLS[::3])),
         *((qc.Scheme.parse(text), X.to(torch.float64)) for text in CALLS[::5]),
-        *((scheme, X) for name, scheme in qc.PRESETS.items() if name.startswith(("torchao", "hqq", "bits"))),
+        *some_rows(((s, X) for name, s in qc.PRESETS.items() if name.startswith(("torchao", "hqq", "bits"))), 2),
         *((scheme, X.repeat(1, 8)) for name, scheme in qc.PRESETS.items() if name.startswith("gguf")),
     ],
 )

@@ -69,10 +69,11 @@ SYMMETRIC = {
 }
 
 
+@in_parts(3)
 @for_each("rule", SYMMETRIC)
-def test_symmetric_scale(rule):
+def test_symmetric_scale(rule, part):
     formats = SIGNED if rule == "max_of_sides" else FORMATS
-    for fmt, (low, high) in itertools.product(formats, RANGES):
+    for fmt, (low, high) in part(itertools.product(formats, RANGES)):
         found = parameters(
             fmt, True, low, high, symmetric_scale=rule, eps=0.0, finite_range=rule == "aligned_grid"
         )
@@ -104,7 +105,7 @@ def test_symmetric_zero_point(rule):
         assert found.zero_point.item() == (0 if signed else z)
 
 
-@in_parts(3)
+@in_parts(7)
 @for_each("precision", ["float32", "float64"])
 @for_each("order", ["round_quotient", "round_difference"])
 @for_each("zero", ["both", "low", "no"])
@@ -189,9 +190,10 @@ def test_which_scale_the_zero_point_is_found_with(where):
     assert found.zero_point.item() == (12 if where == "final" else np.rint(F(50) / (F(102) / F(255))))
 
 
-def test_inverse_of_the_range():
+@in_parts(5)
+def test_inverse_of_the_range(part):
     """1/s is computed from 1/max|x|, with two roundings."""
-    for fmt, (low, high), divisor in itertools.product(FORMATS, RANGES, (1.0, 6.0)):
+    for fmt, (low, high), divisor in part(itertools.product(FORMATS, RANGES, (1.0, 6.0))):
         largest = max(F(-low), F(high))
         found = parameters(fmt, True, low, high, inverse="of_range", divisor=divisor)
         assert found.inverse.item() == F(1) / largest * F((2 ** (fmt.bits - 1) - 1) * divisor)

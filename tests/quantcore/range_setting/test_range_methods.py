@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts, some_rows
+from parts import in_parts, some, some_rows
 from places import GOLDEN
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -170,7 +170,7 @@ EVERY_CONVENTION = sorted(CONVENTIONS)
 
 
 @in_parts(19)
-@for_each("convention", EVERY_CONVENTION)
+@for_each("convention", some(EVERY_CONVENTION, 3))
 def test_a_search_finds_what_measuring_every_range_does(convention, part):
     """The search never skips the range with the least error, compared to the last bit."""
     shares = 1 - torch.arange(16) / 16
@@ -366,13 +366,13 @@ def divergence(counts, i, quantized):
     return float((p * np.log(p / q)).sum())
 
 
+@in_parts(3)
 @for_each(("bins", "quantized"), [(12, 4), (13, 4), (40, 8), (41, 7), (64, 16), (30, 2)])
-def test_divergence_of_every_threshold(bins, quantized):
+def test_divergence_of_every_threshold(bins, quantized, part):
     """Each threshold separately, on sparse histograms, where empty bins and clipped counts matter most."""
     rng = np.random.default_rng(bins)
-    counts = rng.poisson(rng.choice([0.1, 0.5, 2, 20], (120, 1)), (120, bins)) * rng.integers(
-        1, 40, (120, bins)
-    )
+    counts = rng.poisson(rng.choice([0.1, 0.5, 2, 20], (120, 1)), (120, bins))
+    counts = np.array(part(counts * rng.integers(1, 40, (120, bins))))
     counts[:, bins // 2] += 1
     middle = bins // 2
     known = [[divergence(row, i, quantized) for i in range(quantized // 2, middle + 1)] for row in counts]
@@ -484,7 +484,7 @@ def test_half_quadratic_has_the_recorded_parameters(case):
 
 @for_each("round_zero", [False, True])
 @for_each(
-    "data", ["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"]
+    "data", some(["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"], 3)
 )
 def test_half_quadratic_is_hqqs(data, round_zero):
     quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
