@@ -34,7 +34,6 @@ import functools
 import math
 from dataclasses import asdict, dataclass, replace
 
-import torch
 from torch import Tensor
 
 from quantcore import notation
