@@ -56,8 +56,8 @@ def table(layout: FloatLayout) -> Tensor:
 @lru_cache(maxsize=64)
 def finite_values(layout: FloatLayout) -> Tensor:
     """Return the distinct finite values of `table` in ascending order; shared: do not write to it."""
-    values = table(layout)
-    return (values[values.isfinite()] + 0.0).unique()  # -0 + 0 is 0
+    values = table(layout).numpy()
+    return torch.from_numpy(np.unique(values[np.isfinite(values)] + np.float32(0.0)))  # -0 + 0 is 0
 
 
 def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:

@@ -81,7 +81,7 @@ def evidence_of(x: Values, codes: Values, fmt: IntFormat) -> int:
 
     qmin, qmax and the codes of zeros count for nothing; the scale takes two bits more than a code.
     """
-    counted = np.count_nonzero((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0))
+    counted = int(np.count_nonzero((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)))
     return fmt.bits * counted - (fmt.bits + 2)
 
 
