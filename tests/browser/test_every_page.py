@@ -2,6 +2,7 @@
 phone, and Link in one place.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,15 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         switch(app, "dark", before=light)
         switch(app, "light", before=light, colors=light)
     assert len(places) == 1
+
+
+@pytest.mark.slow  # it waits as one does behind a slow line
+def test_a_chart_whose_code_comes_late_has_its_name(app: Any) -> None:
+    app.page.route("**/PlotlyChart*.js", lambda route: (time.sleep(12), route.continue_()))
+    app.page.context.new_cdp_session(app.page).send("Network.setCacheDisabled", {"cacheDisabled": True})
+    app.page.goto(f"{app.address}/?tab=Distribution")
+    app.wait("document.querySelector('.stPlotlyChart .main-svg')")
+    charts_have_names(app)
 
 
 @pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py and test_projector.py
