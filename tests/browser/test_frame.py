@@ -24,12 +24,18 @@ FADES = """() => { window.fades = new Set();
     look(); }""".replace("CONTAINER", repr(NAMES["element"]))
 
 
-def test_the_maps_are_reached_by_tab_and_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
+def test_the_maps_are_reached_by_tab_a_lost_connection_is_found_and_the_theme_is_kept(
+    new_app: Callable[..., Any], server: str
+) -> None:
     """One visit; a failure names its step."""
-    app.open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
+    app = new_app(server, own=True).open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
     the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app)
     a_page_that_lost_its_connection_goes_on(app)
+    app.tab("Code")
+    app.expect_parameter("tab", "Code")
+    app.rest()
+    the_theme_is_chosen_on_the_page_and_kept(app)
 
 
 def the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
@@ -80,10 +86,7 @@ def a_page_that_lost_its_connection_goes_on(app: Any) -> None:
     app.expect_scheme(DEFAULT.replace("int4", "int6"))
 
 
-def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
-    app = new_app(server, own=True).open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5", tab="Code")
-    app.expect_scheme(DEFAULT.replace("int4", "int5"))
-
+def the_theme_is_chosen_on_the_page_and_kept(app: Any) -> None:
     def expect_dark(dark: bool) -> None:
         app.wait(
             """(dark) => {
@@ -112,7 +115,7 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
         }).observe(document, { childList: true, subtree: true }));"""
     )
     app.page.reload()
-    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    app.expect_scheme(DEFAULT.replace("int4", "int6"))
     expect_dark(True)
     assert app.page.evaluate(f"({LUMINANCE})(firstPaint)") < 0.2
     expect(app.page.get_by_role("radio", name="Dark", exact=True)).to_be_checked()
@@ -150,3 +153,20 @@ def test_a_line_says_that_the_page_works_as_soon_as_it_is_asked_to(app: Any) -> 
         works = app.page.locator(control).first.evaluate(f"(e) => {{ e.dispatchEvent({event}); return {line}; }}")
         assert "qs-works" in works, control
         app.wait(f"!{line}.includes('qs-works')")
+
+
+@pytest.mark.slow
+def test_no_sidebar_flashes_while_code_is_late(new_app: Callable[..., Any], server: str) -> None:
+    """What hides it is an element, too, whose code a slow connection has not sent yet."""
+    app = new_app(server, own=True)
+    held: list[Any] = []
+    app.page.route("**/static/js/Html.*.js", lambda request: held.append(request))
+    app.page.goto(f"{server}/learn")
+    app.page.locator("#qs-first-view").wait_for(state="detached", timeout=60_000)
+    assert held
+    sidebar = app.page.get_by_test_id("stSidebar")
+    expect(sidebar).to_be_hidden()
+    for request in held:
+        request.continue_()
+    app.page.locator("#qs-first-sidebar").wait_for(state="detached", timeout=60_000)
+    expect(sidebar).to_be_hidden()
