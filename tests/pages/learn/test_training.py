@@ -32,7 +32,7 @@ SCHEMES = [
 ]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def nothing_trained_before() -> None:
     training_runs._known._groups.clear()
 
@@ -89,7 +89,7 @@ def test_its_controls_are_a_part_of_the_link() -> None:
     assert widget(at, "train_layer").value == "second"
 
 
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_the_float_network(seed: int) -> None:
     found, known = key_figures(opened("network", train_seed=str(seed))), trained(seed)
     assert found["accuracy in float32"] == percent(known.accuracy)
@@ -152,16 +152,21 @@ def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "learned"), [("from the scheme", False), ("by the scheme", False), ("learned (LSQ)", True)]
+    ("way", "learned", "bits"),
+    [
+        ("from the scheme", False, 2),
+        pytest.param("by the scheme", False, 3, marks=pytest.mark.slow),
+        ("learned (LSQ)", True, 2),
+    ],
 )
-def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> None:
-    link = {"bits": "2", "train_epochs": "2", "train_scales": way}
+def test_training_on_shows_what_quantcore_trains(way: str, learned: bool, bits: int) -> None:
+    link = {"bits": str(bits), "train_epochs": "2", "train_scales": way}
     at = opened("qat", **link)
     assert "QAT" not in " ".join(key_figures(at))  # no work before it is asked for
     widget(at, "train_go").click().run()
     assert_clean(at)
     tuning = training.Training(2, training.TUNING.learning_rate)
-    scheme = qc.Scheme.parse("int2")
+    scheme = qc.Scheme.parse(f"int{bits}")
     *_, last = training.qat(trained().network, scheme, training=tuning, learned_scales=learned)
     assert key_figures(at)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
     assert widget(at, "train_go").label == "Train again"
