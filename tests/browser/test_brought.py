@@ -50,12 +50,12 @@ def test_text_is_pasted_and_a_file_dropped_anywhere_and_both_are_undone(app: Any
     """One visit; a failure names its step."""
     app.open()
     before = app.map("x")
-    pasted_text_is_the_tensor_and_undo_and_back_return(app, before)
-    a_dropped_file_is_the_tensor_and_undo_returns(app, before)
-    what_cannot_be_taken_is_refused_in_a_sentence(app, before)
+    pasted_text_is_the_tensor_and_undo_returns(app, before)
+    a_dropped_file_is_the_tensor_and_undo_returns(app)
+    what_cannot_be_taken_is_refused_in_a_sentence(app)
 
 
-def pasted_text_is_the_tensor_and_undo_and_back_return(app: Any, before: np.ndarray) -> None:
+def pasted_text_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) -> None:
     assert not bring(app, "paste", ".st-key-_scheme_text input", text="int8")  # the field's own
     assert bring(app, "paste", text=TEXT)
     assert_codes(app, X)
@@ -64,14 +64,9 @@ def pasted_text_is_the_tensor_and_undo_and_back_return(app: Any, before: np.ndar
     wait_for(app, before)
     app.expect_parameters()  # nothing is left of it in the link
     expect(notice(app)).to_have_count(0)
-    assert bring(app, "paste", text=TEXT)
-    wait_for(app, X)
-    app.page.go_back()
-    wait_for(app, before)
-    expect(notice(app)).to_have_count(0)
 
 
-def a_dropped_file_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) -> None:
+def a_dropped_file_is_the_tensor_and_undo_returns(app: Any) -> None:
     assert bring(app, "dragover", files={"x.npy": b""})
     expect(app.page.locator(".qs-drop")).to_be_visible()
     assert bring(app, "drop", files={"first.npy": npy(X)})
@@ -84,19 +79,15 @@ def a_dropped_file_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) 
     undo(app)
     wait_for(app, X)  # the file before
     app.expect_parameter("file", "first.npy")
-    app.page.go_back()  # undoes Undo
-    app.page.go_back()
-    app.page.go_back()
-    wait_for(app, before)
 
 
-def what_cannot_be_taken_is_refused_in_a_sentence(app: Any, before: np.ndarray) -> None:
+def what_cannot_be_taken_is_refused_in_a_sentence(app: Any) -> None:
     assert bring(app, "drop", files={"report.docx": b"PK"})
     expect(notice(app)).to_contain_text("'report.docx' can't be opened here: .npy, .npz,")
     assert bring(app, "paste", text="to be or not to be")
     expect(notice(app)).not_to_contain_text("docx")
     expect(notice(app).get_by_role("button", name="Undo")).to_have_count(0)
-    wait_for(app, before)
+    wait_for(app, X)
 
 
 @pytest.mark.slow  # by default, a file for the page that is open is tested

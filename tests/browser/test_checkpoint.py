@@ -57,9 +57,6 @@ def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
     app.button("All tensors")
     app.expect_parameter("ck_tensor", None)
     expect(app.input("ck_search")).to_have_value("output dense weight")
-    app.wait(f"{REST}")
-    app.page.go_back()
-    app.expect_parameter("ck_cell", f"{rows[0] + 1}, {columns[0] + 2}")
 
 
 def a_tile_opens_its_tensor(app: Any) -> None:

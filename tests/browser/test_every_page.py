@@ -76,7 +76,7 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(13)
+@in_parts(18)
 def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:

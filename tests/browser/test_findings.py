@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from page_rest import expect
 from parts import some
@@ -13,7 +14,6 @@ from quantcore.diagnosis import KINDS, in_brief
 
 EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
-WRAPPED = {"src": "example", "ex": "int8-exercise-4x4", "bits": "8", "range": "by hand", "scale": "0.01", "overflow": "wrap"}  # fmt: skip
 
 
 def finding_button(app: Any, name: str) -> Any:
@@ -24,13 +24,25 @@ def open_examples(app: Any) -> None:
     app.page.get_by_role("button", name=f"All {len(TITLES)} examples").click()
 
 
-def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
-    app.open(**WRAPPED)
-    app.expect_scheme("int8 symmetric per_tensor given(0.01) textbook(overflow=wrap)")
-    x = EXAMPLES["wrapped"].load()
+def test_a_finding_is_fixed_and_shown(app: Any) -> None:
+    """One visit; a failure names its step."""
+    app.open()
+    app.expect_scheme(DEFAULT)
+    fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app)
+    examples = app.page.locator(".st-key-finding_examples").get_by_role("radio")
+    examples.filter(has_text=EXAMPLES["wrapped"].title).click()
+    show_outlines_the_cells_in_all_four_maps(app)
+
+
+def show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
+    scheme = qc.Scheme.parse(EXAMPLES["wrapped"].scheme)
+    app.expect_scheme(str(scheme))
+    result = qc.apply(EXAMPLES["wrapped"].load(), scheme)
+    codes = np.rint(result.x.numpy() / result.scale.numpy())
     expect(app.page.locator("rect.qs-found")).to_have_count(0)
     finding_button(app, "Show").click()
-    outside = [(r, c) for r in range(4) for c in range(4) if not -128 <= round(float(x[r, c]) / 0.01) <= 127]
+    outside = np.argwhere((codes < -128) | (codes > 127)).tolist()
+    assert outside
     expect(app.page.locator("rect.qs-found")).to_have_count(4 * len(outside))
     boxes = [box.bounding_box() for box in app.page.locator("rect.qs-found").all()]
     middles = [(b["x"] + b["width"] / 2, b["y"] + b["height"] / 2) for b in boxes]
@@ -42,9 +54,7 @@ def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
     expect(app.page.locator("rect.qs-found")).to_have_count(0)
 
 
-def test_fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app: Any) -> None:
-    app.open()
-    app.expect_scheme(DEFAULT)
+def fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app: Any) -> None:
     (finding,) = qc.diagnose(qc.apply(qc.tensors.generate(qc.tensors.Generated()), qc.Scheme.parse(DEFAULT)))
     frame = app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().toJSON()")
     before = app.page.url

@@ -44,11 +44,17 @@ def check(shape: str, size: tuple[int, int], found: list[list[float]]) -> None:
     assert across == 2 or width >= 1600, (shape, size)
 
 
-@pytest.mark.parametrize("shape", some(SHAPES, 7))
+@pytest.mark.slow  # by default, with 8 by 8 cells, whose arithmetic is tested as well
+@pytest.mark.parametrize("shape", SHAPES)
 def test_four_maps_whole_in_the_window(new_app: Any, server: str, shape: str) -> None:
     app = new_app(server)
     app.open(shape=shape)
     app.expect_scheme("int4 symmetric per_tensor min_max textbook")
+    four_maps_are_whole(app, shape)
+
+
+def four_maps_are_whole(app: Any, shape: str) -> None:
+    """Whatever the window and the theme."""
     for theme in ("light", "dark"):
         app.page.emulate_media(color_scheme=theme)
         app.wait("(theme) => getComputedStyle(document.querySelector('.stApp')).colorScheme === theme", theme)
@@ -83,6 +89,8 @@ def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shap
     app.page.set_viewport_size({"width": size[0], "height": size[1]})
     app.open(shape=shape, mode="asymmetric", per="channel")
     app.expect_maps()
+    four_maps_are_whole(app, shape)
+    app.page.emulate_media(color_scheme="light")
     before = boxes(app, size)
     for number, (row, column) in ((0, (0, 0)), (3, (1, 1))):
         x, y = app.place(row, column, number)
@@ -118,11 +126,14 @@ def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shap
         assert app.page.evaluate(f"{main}.scrollTop") == at
 
 
-def test_a_phone_shows_the_arithmetic_of_a_cell_in_a_sheet(app: Any) -> None:
+def test_a_phone_is_never_large_and_shows_the_arithmetic_of_a_cell_in_a_sheet(app: Any) -> None:
     size = (390, 844)
     app.page.set_viewport_size({"width": size[0], "height": size[1]})
-    app.open()
+    app.open(learn_large="true")  # by the address of a projector
     app.expect_scheme("int4 symmetric per_tensor min_max textbook")
+    app.expect_parameter("learn_large", None)
+    assert app.page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)") <= 16
+    assert app.page.evaluate("document.scrollingElement.scrollWidth") <= 390
     finding = app.page.locator(".st-key-finding_line p")
     expect(finding).to_be_visible()
     lines = finding.evaluate(

@@ -14,7 +14,7 @@ FRAME = """() => Math.max(...[...document.querySelectorAll(".st-key-om_gptq .sha
 
 def test_the_slider_moves_the_picture_and_the_link_keeps_it(app):
     page = app.page
-    page.goto(app.address + "/methods?om_method=gptq&om_column=2&om_alpha=0.7")
+    page.goto(app.address + "/methods?om_method=gptq&om_column=2")
     at_rest(page, HEADING)
     expect(page.locator(TITLES)).to_have_count(2)
     expect(page.get_by_text("Step 3 of 8", exact=False)).to_be_visible()
@@ -39,16 +39,6 @@ def test_the_slider_moves_the_picture_and_the_link_keeps_it(app):
     app.button("Link")
     expect(page.get_by_test_id("stPopoverBody").get_by_test_id("stCode")).to_contain_text("om_column=3")
     page.keyboard.press("Escape")
-    page.locator(".st-key-om_method").get_by_role("radio", name="SmoothQuant").click()
-    expect(page.get_by_text("With α = 0.7", exact=False)).to_be_visible()
-    at_rest(page, HEADING)
-    assert "om_alpha=0.7" in page.url
-    expect(page.locator(".st-key-om_damping")).not_to_be_visible()
-    page.locator(".st-key-om_method").get_by_role("radio", name="GPTQ").click()
-    expect(page.get_by_text("Step 4 of 8", exact=False)).to_be_visible()
-    at_rest(page, HEADING)
-    assert "om_column=3" in page.url
-    assert "om_alpha=0.7" in page.url
     # what stands in the folded panel of scripts is no message of the page
     expect(page.locator("[data-testid=stException]:visible, [data-testid=stAlert]:visible")).to_have_count(0)
 

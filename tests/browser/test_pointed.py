@@ -44,26 +44,18 @@ def wide(app: Any) -> Any:
     return app
 
 
+@pytest.mark.slow  # the lines of each scheme are tested without a browser
 @pytest.mark.parametrize(
     ("x", "schemes"),
     [
         (
             tensors.generate(tensors.Generated(shape=(4, 256))),
-            ["gguf.Q4_K"],
+            ["gguf.Q4_K", "int4 asymmetric per_channel percentile(95) onnxruntime", "torchao.mxfp4", "nf4 per_group(8)", "e4m3fn per_channel(1) textbook"],
         ),
-        pytest.param(
-            tensors.generate(tensors.Generated(shape=(4, 256))),
-            ["int4 asymmetric per_channel percentile(95) onnxruntime", "torchao.mxfp4", "nf4 per_group(8)", "e4m3fn per_channel(1) textbook"],
-            marks=pytest.mark.slow,  # the lines of each scheme are tested without a browser
-        ),
-        pytest.param(
-            np.array([[np.nan, 1.5], [-np.inf, 0.25]], np.float32),
-            ["int4 symmetric per_tensor given(0.1) onnxruntime"],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT], marks=pytest.mark.slow),
+        (np.array([[np.nan, 1.5], [-np.inf, 0.25]], np.float32), ["int4 symmetric per_tensor given(0.1) onnxruntime"]),
+        (np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT]),
     ],
-    ids=["schemes", "more schemes", "nan", "vector"],
+    ids=["schemes", "nan", "vector"],
 )
 @pytest.mark.filterwarnings("ignore:1 element becomes NaN")
 def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, schemes: list[str]) -> None:

@@ -81,6 +81,7 @@ def test_it_works_in_a_frame_of_its_own_site(watched, server):
     assert all(forbidden(frame) == [] for frame in watched.page.frames)
 
 
+@pytest.mark.slow  # the header is tested without a browser
 def test_it_is_not_shown_in_the_frame_of_another(watched, server):
     watched.expected += ["frame-ancestors", "left the machine", "Framing"]
     inside = framed(watched, server, "http://elsewhere.test/")

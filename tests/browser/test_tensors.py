@@ -54,6 +54,7 @@ def expect_alert(app: Any, words: str) -> None:
     expect(alert(app)).to_have_count(1)
 
 
+@pytest.mark.slow  # tested without a browser
 def test_bfloat16(app: Any) -> None:
     """A cold link shows the codes of the library in bfloat16, and Back returns to them from another choice."""
     x = np.random.default_rng(7).normal(size=(6, 8)).astype(np.float32)

@@ -36,7 +36,3 @@ def beside(app: Any, name: str, step: str | None = None) -> Any:
 
 def to_lesson(app: Any, number: int) -> None:
     app.page.get_by_role("link", name=f"Lesson {number}").click()
-
-
-def headline(app: Any) -> str:
-    return str(app.page.get_by_test_id("stMain").get_by_role("heading", level=1).inner_text())
