@@ -244,7 +244,7 @@ def test_the_tensor_that_is_shown_is_the_code_s_own_where_it_has_one(monkeypatch
     assert at.dataframe[0].value["Codes that differ"][0] == f"{int((codes != right.codes).sum())} of 6"
     assert at.dataframe[1].value["At [0, 0]"][0] == "1"  # of t, which has another shape than the tensor in the sidebar
     found, matched = said(at.warning)
-    assert found == "2 mistakes in lines 2 and 4."
+    assert found == "2 mistakes in lines 3 and 4."
     assert matched.startswith("The scale is asymmetric, but the zero point is omitted. The cast has no clamp")
     monkeypatch.setattr(run, "AT_ONCE", 0)
     other = opened(f"{OWN}\nu = x.abs().max() / 7\np = torch.round(x / u).clamp(-8, 7)")

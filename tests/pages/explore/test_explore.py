@@ -972,7 +972,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
     assert_one_sentence(opened(**parameters), *words)
 
 
-@for_each("name", some(qc.PRESETS, 25))
+@for_each("name", some(qc.PRESETS, 15))
 def test_preset(name: str) -> None:
     at = opened(src="generate", shape="4x256")  # gguf needs rows that divide into blocks of 256
     at = change(at, "_preset", name)
