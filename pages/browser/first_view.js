@@ -2,10 +2,12 @@
 //
 // Streamlit draws a page first without its sidebar, then with one, and loads the code of most elements when they first appear,
 // with a placeholder of another height. So until the first run is drawn, a style that the server adds keeps the place of the
-// sidebar or hides it, and hides the elements; they are shown when nothing moves any more, and in any case soon.
+// sidebar or hides it, and hides the elements; they are shown when nothing moves any more, and in any case soon. The sidebar
+// keeps its place until all code is there: what hides it on a page that does not use it is an element too.
 (() => {
   const style = document.getElementById("qs-first-view");
   if (!style) return;
+  const side = document.getElementById("qs-first-sidebar");
   const STILL = 100, COMPUTING = 800, LOADING = 2000, NOTHING = 15000; // ms: without a change; at most: while the run computes, while code is loaded, without a run
   const FRAMES = 2, SLOWEST = 2; // a look takes a layout: one in so many frames; a browser that is too busy to draw gets at most so many times as long
   let width = null;
@@ -32,8 +34,13 @@
     const shown = drawn && heights();
     if (shown !== last) [last, moved] = [shown, now];
     const wait = loading() ? LOADING : running() || now - moved < STILL ? COMPUTING : 0;
-    if (drawn ? now - drawn >= wait : now >= NOTHING) style.remove();
-    else requestAnimationFrame(look);
+    if (drawn ? now - drawn < wait : now < NOTHING) return void requestAnimationFrame(look);
+    style.remove();
+    settle(performance.now() + NOTHING);
+  };
+  const settle = (end) => {
+    if (document.querySelector("%skeleton%") && performance.now() < end) setTimeout(settle, STILL, end);
+    else side.remove();
   };
   requestAnimationFrame(look);
 })();

@@ -87,7 +87,8 @@ def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
         tags: further elements for the head.
     """
     first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
-    style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
+    style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}</style>'
+    style += f'<style id="qs-first-sidebar">{first}</style>'
     page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)
     page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_WHILE_LOADING}</script>".encode(), 1)
     page = page.replace(b"</head>", tags + b"</head>", 1)

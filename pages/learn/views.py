@@ -154,13 +154,13 @@ def written_figures(*shown: tuple[str, str]) -> str:
 
 
 def table(rows: Sequence[dict[str, str]], key: str = "", *, fill: bool = True) -> None:
-    """Draw a table of few rows; in large mode, without a figure beside it, it takes the height that is left.
+    """Draw a table of few rows; without a figure beside it, it takes the height that is left.
 
     Args:
         key: tells two tables of a step apart.
         fill: whether it does so; else other tables stand above it.
     """
-    name = f"lesson_fill_{len(rows)}" if fill and is_large() else "lesson_table"
+    name = f"lesson_fill_{len(rows)}" if fill else "lesson_table"
     with st.container(key=f"{name}{key and '_'}{key}"):
         st.table(tables.headed(rows))
 

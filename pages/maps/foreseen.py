@@ -32,7 +32,7 @@ def joined(make: Callable[[str, str], bytes], asked: str, is_free: Callable[[], 
     of 4, so that each begins at one.
 
     Args:
-        make: returns the picture for key and value; empty if there is no room for it, which ends the body.
+        make: returns the picture for key and value; empty if it gives none, which ends the body.
         is_free: whether nobody waits for other work.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import math
 from types import MappingProxyType
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -14,7 +15,7 @@ from pages.maps.places import around, axes_text, index_text, read_element, read_
 from pages.shared import messages
 from pages.shared.charts import theme
 from pages.shared.large import is_large
-from pages.shared.state import choice, pinned, selection
+from pages.shared.state import choice, link, pinned, selection
 from pages.shared.state.selection import PageTensor
 from quantcore.analysis import View, steps
 from quantcore.diagnosis import Box
@@ -23,6 +24,7 @@ KEY = "maps"
 ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
 # Keys of the controls, also parameters of the link
 KEYS = {"borders", "numbers", "drags", "cell", "rows", "cols", "across", "down", "at", "error_of"}
+_GONE_TO = "_slice_gone_to"  # the slice that was gone to by itself, and of which tensor
 RMS = "rms"
 # what the error map shows where a cell stands for several elements
 _ERRORS = {RMS: "RMS error", "largest": "largest error"}
@@ -41,7 +43,7 @@ def controls(
     chosen = worst = arithmetic.worst_of(report, shape)
     view = None
     try:
-        view = _view_controls(shape, worst, drags=drags and selection.VALUE in selection.get().controls)
+        view = _view_controls(tensor, worst, drags=drags and selection.VALUE in selection.get().controls)
         _name_slice(place, shape, view, worst)
     except qc.QuantError as error:
         messages.error(str(error), place)
@@ -130,8 +132,9 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
     st.session_state.update({"rows": span_text(rows), "cols": span_text(columns)})
 
 
-def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...], *, drags: bool) -> View:
+def _view_controls(tensor: PageTensor, worst: tuple[int, ...], *, drags: bool) -> View:
     """Draw the controls under the maps: overlays, element, visible part."""
+    shape = tensor.shape
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         _overlay_controls(drags=drags)
         st.text_input(
@@ -153,7 +156,7 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...], *, drags: boo
         st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)
         if any(spans.values()):
             st.button("Show all", on_click=region, args=(None, None))
-        axes, index = _axes(shape)
+        axes, index = _axes(tensor, worst)
         rows, columns = (read_span(typed, name) for name, typed in spans.items())
         view = View(axes=axes, index=index, rows=rows, columns=columns)
         if steps(shape, view) != (1, 1) and not st.session_state.get(pinned.DIFFERENCE):
@@ -197,8 +200,9 @@ def _name_slice(place: DeltaGenerator, shape: tuple[int, ...], view: View, worst
         st.button("Show that slice", key="_worst_slice", type="tertiary", on_click=go_to, args=(worst, shape))
 
 
-def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+def _axes(tensor: PageTensor, worst: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
     """For ranks above 2, draw the choice of two axes and the slice along the others; return both."""
+    shape = tensor.shape
     rank = len(shape)
     if rank <= 2:
         return None, ()
@@ -220,10 +224,26 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     if down == across:
         raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
     others = {i: shape[i] for i in axes if i not in (down, across)}
-    first = (0,) * len(others)
+    there = tuple((_chosen(shape) or worst)[axis] for axis in others)
+    _go_at_first((tensor.name, shape, down, across), there)
     label = f"Slice along {axes_text(others)}"
-    typed = st.text_input(label, key="at", placeholder=index_text(first), width=330, bind="query-params")
-    return (down, across), read_slice(typed, others) or first
+    typed = st.text_input(label, key="at", placeholder=index_text(there), width=330, bind="query-params")
+    return (down, across), read_slice(typed, others) or there
+
+
+def _go_at_first(place: tuple[Any, ...], there: tuple[int, ...]) -> None:
+    """Choose a slice where none is chosen, or only the one that was gone to in the tensor before.
+
+    It stays while the scheme or values of the tensor are changed: the maps follow these in one place.
+    """
+    before, text = st.session_state.get(_GONE_TO, (None, ""))
+    name, *others = place
+    same = before is not None and name in (before[0], selection.EDITED) and others == list(before[1:])
+    at = choice.before_drawn("at")
+    if not at or (at == text and not same):
+        text = index_text(there)
+        link.put({"at": text})
+        st.session_state[_GONE_TO] = place, text
 
 
 def _drawn_axes(rank: int) -> tuple[int, int]:

@@ -44,6 +44,7 @@ _KEY = "_live"  # of the session's maps that follow, by the key of their compone
 _WAY = 0.15  # seconds that a run gives way to a picture at most
 _DRAWN = 0.05  # seconds in which a browser draws it; what the run sends would come between
 _REMEMBERED = 600_000  # bytes of answers per session
+_TOLD = 64  # answers per session whose pictures the browser may show, remembered or not
 _AT_ONCE = CapacityLimiter(turn.CORES)  # threads, so that other routes need not wait for pictures
 
 
@@ -194,18 +195,18 @@ class LiveMaps(Followed):
     """The maps of one component: what its latest run showed.
 
     Attributes:
-        answers: to what was asked since the latest run; ``full``: whether one did not fit among them.
+        answers: to what was asked since the latest run, the newest last; of large ones, only what the pointer
+            may ask for.
     """
 
     view: FollowingView
     current: Current
     pointer: arithmetic.Offer
     answers: dict[str, _Answer] = field(default_factory=dict)
-    full: bool = False
 
     def show(self, view: FollowingView, current: Current) -> None:
         """Take over what a run shows."""
-        self.view, self.current, self.answers, self.full = view, current, {}, False
+        self.view, self.current, self.answers = view, current, {}
 
     def resting(self, values: Mapping[str, str]) -> bytes:
         """Return the HTML of `BesideMaps.resting` with the controls at these values, by its keys."""
@@ -216,30 +217,29 @@ class LiveMaps(Followed):
 
     def answer(self, values: Mapping[str, str], held: str) -> bytes:
         """Return as `content`, which is remembered: a hand goes to and fro."""
-        known = self._known(values, held) or self._remember(values, held, self.pointer)
-        found, self.pointer.shown = known
+        found, self.pointer.shown = self._made(values, held, self.pointer)
         return found
 
     def ahead(self, values: Mapping[str, str], held: str) -> bytes:
-        """Return `answer` before a control is moved there, and remember it; empty if there is no room.
+        """Return `answer` before a control is moved there; empty if the pointer could not ask for it then.
 
         The pointer asks for what the maps show until then.
         """
-        if self._known(values, held) is None and not self.full:
-            self._remember(values, held, arithmetic.Offer())
-            self.full = self._known(values, held) is None
-        found, _ = self._known(values, held) or (b"", None)
-        return found
+        found, _ = self._made(values, held, arithmetic.Offer())
+        return found if _asked(values, held) in self.answers else b""
 
-    def _known(self, values: Mapping[str, str], held: str) -> _Answer | None:
-        return self.answers.get(_asked(values, held))
-
-    def _remember(self, values: Mapping[str, str], held: str, pointer: arithmetic.Offer) -> _Answer:
-        answers = self.answers
-        made = self.content(values, held, pointer), pointer.shown
-        if len(made[0]) + sum(len(other) for other, _ in answers.values()) <= _REMEMBERED:
-            answers[_asked(values, held)] = made
-        return made
+    def _made(self, values: Mapping[str, str], held: str, pointer: arithmetic.Offer) -> _Answer:
+        """Return an answer, which is remembered if it is small, or the pointer asks for this run's tensor."""
+        found, shown = self.answers.pop(_asked(values, held), (b"", None))
+        if not found:
+            pointer.shown = shown or pointer.shown
+            found, shown = self.content(values, held, pointer), pointer.shown
+        fits = len(found) + sum(len(other) for other, _ in self.answers.values()) <= _REMEMBERED
+        if fits or shown is None or shown.tensor is self.current.tensor:
+            self.answers[_asked(values, held)] = (found if fits else b""), shown
+        if len(self.answers) > _TOLD:
+            del self.answers[next(iter(self.answers))]
+        return found, shown
 
     def content(self, values: Mapping[str, str], held: str, pointer: arithmetic.Offer) -> bytes:
         """Return the picture with the controls at these values, and what else of the page follows.

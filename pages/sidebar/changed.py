@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.computing import cache
-from pages.shared.state.selection import PageTensor, of_values
+from pages.shared.state.selection import EDITED, PageTensor, of_values
 
 MOST = 4096  # elements of a tensor whose values can be dragged: afterwards it is a text
 _LAST = "_value_changed"  # the key of the tensor that was made last, and what was moved for it
@@ -39,7 +39,7 @@ def moved(tensor: PageTensor, typed: str) -> tuple[PageTensor, tuple[int, ...], 
         QuantError: the tensor has no such element, or the value is not a float32 number.
     """
     x, index, value = _with(tensor, typed)
-    return of_values(x, "edited").in_dtype(tensor.dtype), index, (*index, value)
+    return of_values(x, EDITED).in_dtype(tensor.dtype), index, (*index, value)
 
 
 def take(tensor: PageTensor, typed: str) -> tuple[np.ndarray, tuple[int, ...], float]:

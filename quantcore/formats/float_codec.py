@@ -53,6 +53,13 @@ def table(layout: FloatLayout) -> Tensor:
     return torch.from_numpy(values.astype(np.float32))
 
 
+@lru_cache(maxsize=64)
+def finite_values(layout: FloatLayout) -> Tensor:
+    """Return the distinct finite values of `table` in ascending order; shared: do not write to it."""
+    values = table(layout).numpy()
+    return torch.from_numpy(np.unique(values[np.isfinite(values)] + np.float32(0.0)))  # -0 + 0 is 0
+
+
 def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> Tensor:
     """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is overwritten."""
     if rule is half_even_of_sum:

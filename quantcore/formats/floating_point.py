@@ -34,7 +34,6 @@ import functools
 import math
 from dataclasses import asdict, dataclass, replace
 
-import torch
 from torch import Tensor
 
 from quantcore import notation
@@ -106,7 +105,7 @@ class FloatFormat(FloatLayout, TableFormat):
     @property
     def values(self) -> Tensor:
         """The distinct finite values in ascending order, float32; 0 occurs once."""
-        return torch.tensor(sorted(set((self.table[self.table.isfinite()] + 0.0).tolist())))
+        return float_codec.finite_values(self).clone()
 
     @property
     def max(self) -> float:

@@ -128,8 +128,7 @@ def reason(e: DifferingElement) -> tuple[str, str]:
     if not np.isfinite(e.value):
         return "not finite", f"{value}, which can't be rounded to an integer"
     gives = f"{value} gives {_integer(e.unclamped)}" + (f" with z = {e.z:g}" if e.added else "")
-    low_bits = int(wrap(torch.tensor(e.unclamped, dtype=torch.float64), fmt))
-    if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == low_bits:
+    if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == _low_bits(e):
         return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
     if e.unclamped <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
         return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest code of {fmt}"
@@ -143,6 +142,10 @@ def reason(e: DifferingElement) -> tuple[str, str]:
             f"{value}; {e.got} is not {name} code ({fmt.qmin} to {fmt.qmax})",
         )
     return _rounded(e, value) or _parameters(e, value)
+
+
+def _low_bits(e: DifferingElement) -> int:
+    return int(wrap(torch.tensor(e.unclamped, dtype=torch.float64), e.format))
 
 
 def _rounded(e: DifferingElement, value: str) -> tuple[str, str] | None:

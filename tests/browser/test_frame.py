@@ -150,3 +150,20 @@ def test_a_line_says_that_the_page_works_as_soon_as_it_is_asked_to(app: Any) -> 
         works = app.page.locator(control).first.evaluate(f"(e) => {{ e.dispatchEvent({event}); return {line}; }}")
         assert "qs-works" in works, control
         app.wait(f"!{line}.includes('qs-works')")
+
+
+@pytest.mark.slow
+def test_no_sidebar_flashes_while_code_is_late(new_app: Callable[..., Any], server: str) -> None:
+    """What hides it is an element, too, whose code a slow connection has not sent yet."""
+    app = new_app(server, own=True)
+    held: list[Any] = []
+    app.page.route("**/static/js/Html.*.js", lambda request: held.append(request))
+    app.page.goto(f"{server}/learn")
+    app.page.locator("#qs-first-view").wait_for(state="detached", timeout=60_000)
+    assert held
+    sidebar = app.page.get_by_test_id("stSidebar")
+    expect(sidebar).to_be_hidden()
+    for request in held:
+        request.continue_()
+    app.page.locator("#qs-first-sidebar").wait_for(state="detached", timeout=60_000)
+    expect(sidebar).to_be_hidden()

@@ -3,7 +3,8 @@
 // Each is the server's answer, as any other, and holds for the run that it was asked after.
 
 const FORESEEN = ["bits", "codes", "mode"]; // controls, by key
-const WHOLE = 128 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer; else so many to each side
+const WHOLE = 128 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer, of others once it is gripped; else so many to each side
+const STOCK = 8e6; // bytes of pictures in the browser
 const UNHEARD = 100, OTHERS = 300; // ms: for Streamlit to take over a value; from a change of another control to the next question
 const REFUSED = 60, DOUBLED = 5, SOON = 10; // ms: from a refusal, as when the server has other work, to the next question, doubled so many times; from a look at a busy page
 const STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };
@@ -38,6 +39,17 @@ function showForeseen(state) {
 }
 
 const forget = (state) => state.foreseen.clear();
+
+// Keep a picture that was asked for after this run, if there is room; null: there is none
+function keepPicture(state, run, asked, picture) {
+  if (state.run === run && performance.now() > paused && hasRoom(state)) state.foreseen.set(asked, picture);
+}
+
+function hasRoom({ foreseen }) {
+  let bytes = 0;
+  for (const picture of foreseen.values()) bytes += picture?.bytes ?? 0;
+  return bytes < STOCK;
+}
 
 // Another control: what it changes may be in none of the questions
 function others(state, { target }) {
@@ -117,7 +129,7 @@ async function foreseeSome({ state, asked, url }) {
   const done = answer.then((found) => {
     refusals = found === undefined ? refusals + 1 : 0;
     if (refusals) pause(REFUSED * 2 ** Math.min(refusals - 1, DOUBLED));
-    else if (state.run === run && performance.now() > paused) for (const [n, picture] of (found ?? asked.map(() => null)).entries()) state.foreseen.set(asked[n], picture && withOriginal(picture, original));
+    else for (const [n, picture] of (found ?? asked.map(() => null)).entries()) keepPicture(state, run, asked[n], picture && withOriginal(picture, original));
   });
   underway = { state, asked, done };
   await done;
@@ -148,7 +160,7 @@ const isUnderHand = (key) => ofKey(key)?.matches(":hover, :focus-within");
 
 // The next question, or nothing while others are more urgent
 function nextOf(state) {
-  if (state.pursuing || state.waits || state.playing || isRunning()) return null;
+  if (state.pursuing || state.waits || state.playing || isRunning() || !hasRoom(state)) return null;
   for (const key of FORESEEN.filter((name) => state.data.live.controls[name] && isUnderHand(name))) {
     const others = ahead(state).filter(([other]) => other !== key), every = neighbours(state, key).map((end) => ({ end, ...question(state, [...others, [key, [end]]]) }));
     const wanted = every.filter(({ asked }) => !state.foreseen.has(asked)), some = wanted.slice(0, Math.max(NEAREST, 2 * (every.length - wanted.length)));
@@ -162,6 +174,6 @@ function neighbours({ data, grip }, key) {
   const [now] = data.live.controls[key], input = ofKey(`${key} input[type=range]`), { width, height } = data;
   if (!input) return [...(ofKey(`${key} [role=radiogroup]`)?.querySelectorAll("[role=radio]") ?? []).keys()].filter((at) => at !== now);
   const step = Number(input.step) || 1, [low, high] = [Number(input.min), Number(input.max)];
-  const most = width * height <= WHOLE && (grip || ofKey(key).matches(":hover")) ? (high - low) / step : NEAREST;
+  const most = grip || (width * height <= WHOLE && ofKey(key).matches(":hover")) ? (high - low) / step : NEAREST;
   return Array.from({ length: 2 * most }, (_, n) => now + (n % 2 ? -1 : 1) * (Math.floor(n / 2) + 1) * step).filter((end) => end >= low && end <= high);
 }

@@ -87,7 +87,7 @@ async function pursue(state) {
   state.pursuing = true;
   let last = "";
   for (let moved = ahead(state); moved.length && !state.gone; moved = ahead(state)) {
-    const { original } = state, { asked, url } = question(state, moved);
+    const { original, run } = state, { asked, url } = question(state, moved);
     if (asked === last) break; // a number with more digits than Python takes
     last = asked;
     if (await showUnderway(state, asked)) continue;
@@ -95,7 +95,9 @@ async function pursue(state) {
     // without an answer, the run draws it; and what a run has drawn meanwhile is newer
     if (!found || state.gone || !ahead(state).length) break;
     if (!found.arrays.x && found.x_key !== state.data.x_key) continue;
-    showLive(state, withOriginal(found, original), url);
+    withOriginal(found, original);
+    if (moved.every(([key]) => FORESEEN.includes(key))) keepPicture(state, run, asked, found); // a hand goes to and fro
+    showLive(state, found, url);
   }
   state.pursuing = false;
   look();
@@ -134,6 +136,10 @@ const livePicture = (url, read = pictureOf) => new Promise((resolve) => {
 
 function pictureOf(bytes, at = 0) {
   const length = new DataView(bytes).getUint32(at, true), start = at + 4, data = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, start, length)));
-  for (const array of Object.values(data.arrays)) array.values = new TYPES[array.dtype](bytes, start + length + array.at, array.count);
+  data.bytes = 4 + length;
+  for (const array of Object.values(data.arrays)) {
+    array.values = new TYPES[array.dtype](bytes, start + length + array.at, array.count);
+    data.bytes += array.values.byteLength;
+  }
   return data;
 }

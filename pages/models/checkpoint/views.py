@@ -90,7 +90,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) ->
     with left:
         _treemap(opened, every, lost)
     with right:
-        _table(every, None if lost is None else lost.sqnr)
+        _table(every, lost)
 
 
 def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: run.Lost | None) -> None:
@@ -184,8 +184,9 @@ def _pick(targets: Sequence[tuple[str, str]]) -> None:
         st.session_state[controls.SEARCH] = words
 
 
-def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
+def _table(every: list[ListedTensor], compared: run.Lost | None) -> None:
     """Draw the search, the order and the table."""
+    lost = None if compared is None else compared.sqnr
     left, right = st.columns([3, 2], gap="small")
     typed = left.text_input(
         "Search",
@@ -202,9 +203,9 @@ def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
         {
             "name": [printable(e.name, 300) for e in rows],
             "shape": [_shape(e) for e in rows],
-            "storage": [printable(e.storage, 120) for e in rows],
             "bits": [None if e.problem else e.bits for e in rows],
             "bytes": [e.num_bytes for e in rows],
+            "storage": [printable(e.storage, 120) for e in rows],  # last: the window may end within it
         }
     )
     sqnr = None
@@ -219,26 +220,27 @@ def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
             controls.open_tensor,
             height="stretch",
             column_config={
-                "name": st.column_config.TextColumn("Name", width=_wide(frame["name"])),
+                "name": st.column_config.TextColumn("Name", width=_wide(frame["name"], NARROWEST)),
                 "shape": st.column_config.TextColumn("Shape", width=88),
-                "storage": st.column_config.TextColumn("Storage", width=150 if lost is None else 82),
                 "bits": st.column_config.NumberColumn(
                     "Bits", format="%.4g", width=56, help="Per weight, including scales and zero points"
                 ),
                 "bytes": st.column_config.NumberColumn("Bytes", format="localized", width=84),
+                "storage": st.column_config.TextColumn("Storage", width=_wide(frame["storage"])),
                 "SQNR": sqnr,
             },
         )
     more = f", the first {TABLE_ROWS:,} listed" if len(found) > TABLE_ROWS else ""
-    texture = "" if lost is None else " In a tile: the SQNR of its tensor's parts, rows down, columns across."
+    is_known = compared is not None and compared.cells
+    texture = " In a tile: the SQNR of its tensor's parts, rows down, columns across." if is_known else ""
     said = f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.{texture}"
     st.caption(said)
 
 
-def _wide(names: pd.Series) -> int:
-    """Return the width in px that a column needs for the longest name, within bounds."""
-    longest = int(names.str.len().max()) if len(names) else 0
-    return int(min(max(NARROWEST, tables.LETTER * longest + tables.MARGIN), WIDEST))
+def _wide(texts: pd.Series, narrowest: int = 0) -> int:
+    """Return the width in px that a column needs for the longest of its texts, within bounds."""
+    longest = int(texts.str.len().max()) if len(texts) else 0
+    return int(min(max(narrowest, tables.LETTER * longest + tables.MARGIN), WIDEST))
 
 
 def arranged(

@@ -17,6 +17,7 @@ Controls = Mapping[str, tuple[float, ...]]  # what controls stand at, by key: a 
 # among them, without a widget: index and value of the element whose value is dragged in its cell; the ends of
 # the range, dragged in a histogram (of a symmetric one, the upper end)
 VALUE, ENDS = "value", "ends"
+EDITED = "edited"  # the name of a tensor with values that the visitor changed
 
 
 class NoTensorYet(Exception):

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.analysis import BoxSums, Sums, sums_of
-from quantcore.checkpoints.comparison.error_map import Floats, cells_of
+from quantcore.checkpoints.comparison.error_map import Floats, as_plain, cells_of, of_plain
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import rows_of
@@ -36,7 +36,8 @@ class PairSums(Sums):
 
     ``different``: how many of all elements differ in their bits; ``nonfinite``: NaN and infinities of x, NaN
     and infinities of y; ``blocks``: the runs of columns with the largest Σ(x-y)², the worst first.
-    ``cells``: Σ(x-y)² of each cell of the `error_map`; None if unknown, as after `of_list`.
+    ``cells``: Σ(x-y)² of each cell of the `error_map`; None if unknown, as after `of_list`;
+    a `PairRecord` stores them beside the sums.
     """
 
     different: int = 0
@@ -95,12 +96,18 @@ class PairRecord:
         """Return plain data."""
         if self.problem:
             return {"problem": self.problem}
-        return {"sums": {order: sums.as_list() for order, sums in self.sums.items()}}
+        cells = {order: sums.cells for order, sums in self.sums.items()}
+        return {
+            "sums": {order: sums.as_list() for order, sums in self.sums.items()},
+            "cells": {order: as_plain(each) for order, each in cells.items() if each is not None},
+        }
 
     @classmethod
     def of_dict(cls, plain: Mapping[str, Any]) -> "PairRecord":
-        """Return what `as_dict` wrote."""
+        """Return what `as_dict` wrote; a record without cells is one of an earlier version."""
         sums = {str(order): PairSums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
+        for order, cells in plain.get("cells", {}).items():
+            sums[order].cells = of_plain(cells)
         return cls(sums, str(plain.get("problem", "")))
 
 

@@ -129,8 +129,9 @@ def block_fits(x: Tensor, reading: GivenCodes) -> list[BlockFits]:
     """
     for granularity in _largest_first(tuple(x.shape)):
         blocks = _SomeBlocks.of(x, reading, granularity)
-        for rounded in ROUNDED:
-            found = [blocks.fits(fmt, rounded) for fmt in reading.formats]
+        formats = [fmt for fmt in reading.formats if blocks.are_evidence(fmt)]
+        for rounded in ROUNDED if formats else ():
+            found = [blocks.fits(fmt, rounded) for fmt in formats]
             kept = [each for each in found if each is not None]
             if kept:
                 return kept
@@ -173,15 +174,16 @@ class _SomeBlocks(NamedTuple):
                 elements.append(drawn(x[inside], reading.codes[inside]))
         return cls(x, reading, granularity, places, elements)
 
+    def are_evidence(self, fmt: IntFormat) -> bool:
+        """Tell whether the codes say enough of each block's scale, and of its own zero_point."""
+        evidence = [evidence_of(x, codes, fmt) - fmt.bits for x, codes in self.elements]
+        return min(evidence, default=-1) >= 0 and sum(evidence) >= EVIDENCE
+
     def fits(self, fmt: IntFormat, rounded: str) -> BlockFits | None:
         """Return what fits in every block; None if nothing does in one of them.
 
         Blocks of zeros, such as pruned channels, fit every scale and are not asked.
         """
-        # each block may have its own zero_point
-        evidence = [evidence_of(x, codes, fmt) - fmt.bits for x, codes in self.elements]
-        if min(evidence, default=-1) < 0 or sum(evidence) < EVIDENCE:
-            return None
         fitting = []
         for values, codes in self.elements:
             found = clamped(values, codes, fmt, rounded)

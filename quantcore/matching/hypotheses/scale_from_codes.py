@@ -8,6 +8,7 @@ leaves intervals of 1/s.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +81,8 @@ def evidence_of(x: Values, codes: Values, fmt: IntFormat) -> int:
 
     qmin, qmax and the codes of zeros count for nothing; the scale takes two bits more than a code.
     """
-    return fmt.bits * int(((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)).sum()) - (fmt.bits + 2)
+    counted = int(np.count_nonzero((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)))
+    return fmt.bits * counted - (fmt.bits + 2)
 
 
 def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True, rounding: str = "") -> list[ScaleFit]:
@@ -155,16 +157,14 @@ def drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
         places = x.abs().topk(MOST // 2).indices
         others = torch.randint(x.numel(), (MOST // 2,), generator=always_the_same())
         x, codes = (t[torch.cat([places, others])] for t in (x, codes))
-    kept = x.isfinite()
-    return x[kept].double().numpy(), codes[kept].double().numpy()
+    values, integers = x.double().numpy(), codes.double().numpy()
+    kept = np.isfinite(values)
+    return (values, integers) if kept.all() else (values[kept], integers[kept])
 
 
 def _clamped(x: Values, codes: Values, fmt: IntFormat, rounding: str = "") -> list[tuple[int, Interval]]:
     """Return zero_points, the middle first, with the scales that give the codes, clamped to qmin and qmax."""
-    every: Sequence[int] = range(fmt.qmin, fmt.qmax + 1)
-    if fmt.bits > MAX_BITS:
-        every = [z for z in {0, fmt.middle, fmt.middle - 1} if fmt.qmin <= z]
-    zs = np.array(sorted(every, key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
+    zs = _tried(fmt)
     zero = x == 0
     if zero.any():  # their code is the zero_point
         zs = zs[np.isin(zs, codes[zero])] if len(np.unique(codes[zero])) == 1 else zs[:0]
@@ -172,6 +172,15 @@ def _clamped(x: Values, codes: Values, fmt: IntFormat, rounding: str = "") -> li
     if len(x) > _FEW:  # the first few usually rule out most zero_points
         zs = np.array([z for z, _ in _spans(x[:_FEW], codes[:_FEW], fmt, zs, rounding)], dtype=np.float64)
     return _spans(x, codes, fmt, zs, rounding) if len(zs) else []
+
+
+@lru_cache(64)
+def _tried(fmt: IntFormat) -> Values:
+    """Return the zero_points that are tried, the middle first; shared: do not write to it."""
+    every: Sequence[int] = range(fmt.qmin, fmt.qmax + 1)
+    if fmt.bits > MAX_BITS:
+        every = [z for z in {0, fmt.middle, fmt.middle - 1} if fmt.qmin <= z]
+    return np.array(sorted(every, key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
 
 
 def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values, rounding: str) -> list[tuple[int, Interval]]:

@@ -579,7 +579,7 @@ def test_switches_of_the_distribution(key: str) -> None:
 
 
 def test_axes_of_the_view() -> None:
-    at = opened(shape="2x3x4", dist="normal")
+    at = opened(shape="2x3x4", dist="normal", at="0")
     x = tensors.generate(tensors.Generated("normal", (2, 3, 4)))
     np.testing.assert_array_equal(drawn(at, "x"), x[0])
     change(at, "at", "1")
@@ -1032,22 +1032,41 @@ def test_what_is_too_large_for_a_table_is_said() -> None:
     assert not at.dataframe
 
 
-def test_the_slice_is_named_above_the_maps_and_the_worst_one_is_a_click_away() -> None:
+def test_the_slice_is_named_above_the_maps_and_is_the_worst_one_until_another_is_chosen() -> None:
     at = opened(dist="normal", shape="2x3x4x5", seed="3")
-    x = tensors.generate(tensors.Generated("normal", (2, 3, 4, 5), 3))
-    error = np.abs(np.asarray(qc.apply(x, qc.Scheme.parse(scheme(at))).error))
-    a, b, *_ = np.unravel_index(error.argmax(), error.shape)
+    x, (a, b) = worst_slice(at, 3)
     assert (a, b) != (0, 0)
-    slices = [text for text in said(at.markdown) if "Slice" in text]
-    assert slices == [":small[Slice **[0, 0, :, :]**, one of 6. The largest |error| is in another.]"]
+    named = f":small[Slice **[{a}, {b}, :, :]**, one of 6; it has the largest |error|.]"
+    assert slices(at) == [named]
+    np.testing.assert_array_equal(drawn(at, "x"), x[a, b])
+    assert widget(at, "at").value == f"{a}, {b}"
+    change(at, "seed", 4)  # the maps follow a seed in one place
+    x, (c, d) = worst_slice(at, 4)
+    assert (c, d) != (a, b)
+    assert slices(at) == [f":small[Slice **[{a}, {b}, :, :]**, one of 6. The largest |error| is in another.]"]
     widget(at, "_worst_slice").click().run()
     assert_clean(at)
-    slices = [text for text in said(at.markdown) if "Slice" in text]
-    assert slices == [f":small[Slice **[{a}, {b}, :, :]**, one of 6; it has the largest |error|.]"]
-    np.testing.assert_array_equal(drawn(at, "x"), x[a, b])
+    assert f"[{c}, {d}, :, :]**, one of 6; it has" in slices(at)[0]
+    change(at, "at", "0, 0")
+    change(at, "dist", "uniform")
+    assert "[0, 0, :, :]" in slices(at)[0]
+    change(at, "at", "")
+    change(at, "dist", "normal")
+    assert f"[{c}, {d}, :, :]**, one of 6; it has" in slices(at)[0]
     at = opened(dist="normal", shape="2x3x4x5", down="0", across="2", at="1, 4")
-    assert [text for text in said(at.markdown) if "Slice **[:, 1, :, 4]**, one of 15" in text]
-    assert not [text for text in said(opened().markdown) if "Slice" in text]
+    assert "Slice **[:, 1, :, 4]**, one of 15" in slices(at)[0]
+    assert not slices(opened())
+
+
+def slices(at: AppTest) -> list[str]:
+    return [text for text in said(at.markdown) if "Slice" in text]
+
+
+def worst_slice(at: AppTest, seed: int) -> tuple[np.ndarray, tuple[int, int]]:
+    x = tensors.generate(tensors.Generated("normal", (2, 3, 4, 5), seed))
+    error = np.abs(np.asarray(qc.apply(x, qc.Scheme.parse(scheme(at))).error))
+    a, b, *_ = map(int, np.unravel_index(error.argmax(), error.shape))
+    return x, (a, b)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,14 @@ def test_every_rounding_is_that_of_gfloat(case):
     assert not wrong.any(), (ROUNDING_CASES[f"{name}.x"][wrong][:5], found.numpy()[wrong][:5])
 
 
+def test_values_are_the_numbers_of_all_codes_and_the_callers_own():
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    expected = np.unique(every[np.isfinite(every)])
+    FLOATS["fp16"].values.fill_(7.0)  # what a caller does with them changes them for nobody else
+    np.testing.assert_array_equal(FLOATS["fp16"].values.numpy(), expected)
+    assert FLOATS["e2m1"].values.tolist() == [-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6]
+
+
 def every_upper_half():
     """All 65,536 upper halves of a float32, each with six lower halves: all ties with up to 7 mantissa bits."""
     lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=np.uint32)

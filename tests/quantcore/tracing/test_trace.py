@@ -146,10 +146,10 @@ def test_presets_come_to_what_they_say(scheme, part):
         # otherwise the steps would give another code than the result
         assert t.overflow != "cast" or not np.isfinite(t.quotient)
         if not isinstance(scheme.format, qc.IntFormat) and np.isfinite(t.quotient):
-            values = scheme.format.table.double().nan_to_num(np.inf)
-            assert abs(t.rounded - t.quotient) == pytest.approx(
-                (values - t.quotient).abs().min().item(), abs=1e-6
-            )
+            values, near = scheme.format.table.double().nan_to_num(np.inf), t.quotient
+            if getattr(scheme.format, "tie", "") == "grid":  # nearest to one of 65,536 points of -1..1
+                near = round((near + 1) * 32767.5) / 32767.5 - 1
+            assert abs(t.rounded - near) == pytest.approx((values - near).abs().min().item(), abs=1e-6)
         for step in t.steps():
             formula, value = step.formula, step.value
             if "quantized (" in formula and step.name == "scale s":
@@ -220,6 +220,16 @@ def test_known_steps():
 )
 def test_formula_of_the_scale_in_special_cases(x, scheme, says):
     assert says in qc.trace(qc.apply(x, scheme), 0).steps()[1].formula
+
+
+def test_a_cast_of_the_parameters_to_the_dtype_of_x_is_said():
+    x = torch.tensor([9.1875, -5.3125, 0.3], dtype=torch.bfloat16)
+    scale = qc.trace(qc.apply(x, qc.Scheme.parse("int8 onnx")), 0).steps()[1]
+    assert read(scale.value) == torch.tensor(2 * 9.1875 / 254, dtype=torch.float64).bfloat16().item()
+    assert scale.formula == "2 · max|x| / 254 = 2 · 9.1875 / 254, in float64, cast to bfloat16"
+    _, scale, zero_point, *_ = qc.trace(qc.apply(x, qc.Scheme.parse("uint4 asymmetric hqq.linear")), 0).steps()
+    assert scale.formula.endswith("(1 / (9.1875 - (-5.3125)))), cast to bfloat16")
+    assert zero_point.formula.endswith("· 1.0344827), cast to bfloat16 once the codes are computed")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

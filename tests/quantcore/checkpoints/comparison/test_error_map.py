@@ -3,10 +3,12 @@
 import json
 
 import numpy as np
+import pytest
 import torch
 from releases import release
 
 from quantcore.checkpoints.comparison import CheckpointComparison, ComparisonState, boxes
+from quantcore.errors import QuantError
 
 
 def by_definition(error):
@@ -47,9 +49,18 @@ def test_each_cell_has_the_mean_of_its_squares(tmp_path, monkeypatch):
         assert np.allclose(found[name], wanted, rtol=1e-5, atol=0), name
     corner = found["bad"] > 100 * np.median(found["bad"])
     assert np.argwhere(corner).tolist() == [[i, j] for i in range(2) for j in range(22, 24)]
-    # what is restored from a record has none
-    again = ComparisonState.of_dict(json.loads(json.dumps(last.state.as_dict())))
-    assert comparison.error_maps(again) == {}
+    # a record keeps them to the last bit, within a bound; one of an earlier version has none
+    plain = json.loads(json.dumps(last.state.as_dict()))
+    again = comparison.error_maps(ComparisonState.of_dict(plain))
+    assert all(np.array_equal(again[name], found[name]) for name in shapes)
+    assert max(len(json.dumps(record["cells"])) for record in plain["finished"]) < 6300
+    for wrong in ([24, 24, "AAAA"], [25, 1, ""], [1, 1, "?"], None):
+        spoiled = plain | {"finished": [{**plain["finished"][0], "cells": {"as stored": wrong}}]}
+        with pytest.raises(QuantError, match="not the record of a comparison"):
+            ComparisonState.of_dict(spoiled)
+    for record in plain["finished"]:
+        del record["cells"]
+    assert comparison.error_maps(ComparisonState.of_dict(plain)) == {}
 
 
 def test_experts_that_are_compared_one_by_one_stand_on_top_of_each_other(tmp_path):
