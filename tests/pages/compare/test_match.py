@@ -1,5 +1,7 @@
 """Compare → Match without a browser: what each control does, and what it says about bad input."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
-from pages.compare.match import run
+from pages.compare.match import run, views
 from quantcore import tensors
 from quantcore.matching import search
 from quantcore.mistakes import CASES, compare
@@ -323,7 +325,14 @@ def test_nothing_to_find_where_the_codes_are_right():
     assert all(button.key != "learn_mistakes_match" for button in at.button)
 
 
-@pytest.mark.slow  # what is said where few differ, a quick test reads
+@pytest.mark.parametrize(("differing", "told"), [(0, "these"), (7, "9 of the 16"), (8, None), (16, None)])
+def test_libraries_are_credited_unless_most_integers_differ(differing, told):
+    best = dataclasses.replace(qc.match(sample(), codes_of("int8")).candidates[0], differing=differing)
+    said_here = views._credited(best, 16)
+    assert said_here == "" if told is None else f" {told} integers. " in said_here
+
+
+@pytest.mark.slow  # a quick test asks for the sentence alone
 def test_no_library_is_credited_where_most_differ(one_dtype):
     codes = torch.randint(-100, 100, (4, 4), generator=torch.Generator().manual_seed(4))
     at = paste(opened(), typed(codes))

@@ -55,7 +55,7 @@ def opened(**parameters):
 
 
 def begun(**parameters):
-    code, secret = place.current().begin(PLAN)
+    code, secret = place.begin("", PLAN)
     return opened(presenter=f"{code}.{secret}", **parameters), code, secret
 
 
