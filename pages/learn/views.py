@@ -133,7 +133,7 @@ def draw_maps(
 
 
 def figure(chart: go.Figure, key: str) -> None:
-    """Draw a lesson's figure, which takes the height that the window leaves it; it is named by the question."""
+    """Draw a lesson's figure, named by its question; it takes the height that the window leaves it."""
     place_of_figure().plotly_chart(charts.named(chart, frame.asked()), key=key, **PLOT_OPTIONS)
 
 
