@@ -49,7 +49,7 @@ def source(at):
 def test_first_view_says_what_to_do():
     at = opened()
     assert not at.exception
-    assert any("Our own interpreter evaluates it." in text for text in said(at.caption))
+    assert any("Python never runs it" in text for text in said(at.caption))
     assert [b.key for b in at.button if (b.key or "").startswith("_match_code_card_")]
     assert at.query_params["match_src"] == "code"
     assert all(button.key != "match_go" for button in at.button)
