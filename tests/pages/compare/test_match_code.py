@@ -310,7 +310,7 @@ def test_code_that_no_link_can_carry_is_refused_in_words(unsearched):
     assert any("does not fit in a link" in text for text in said(at.info))
 
 
-def test_a_table_is_named_by_its_size_and_its_codes_are_not_searched_as_integers():
+def test_a_table_is_named_by_its_size_and_its_codes_are_not_searched_as_integers(unsearched):
     levels = ", ".join(f"{(i - 7.5) / 7.6:.4f}" for i in range(16))
     text = f"t = torch.tensor([{levels}])\ns = x.abs().max()\nq = (x[..., None] / s - t).abs().argmin(-1)\ny = t[q] * s"
     at = opened(text)
