@@ -612,6 +612,12 @@ def test_tab(tab: str, shape: str) -> None:
     content = next(t for t in at.tabs if t.label == tab)
     assert len(content.children)
     assert all(not len(t.children) for t in at.tabs if t.label != tab)
+    if tab == "Scales":  # of one scale, the table is enough
+        assert not at.get("plotly_chart")
+
+
+def test_two_scales_have_a_chart() -> None:
+    assert len(opened(tab="Scales", shape="2x8", per="channel").get("plotly_chart")) == 1
 
 
 @pytest.mark.parametrize(
