@@ -7,7 +7,7 @@
   const SHARPER = 2;             // pixels of a PNG per px of the page
   const LINES = 4;               // of small print that the link may take, and the words before it
   const ICON = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 2v8M4.5 6.5 8 10l3.5-3.5M2.5 13.5h11"/></svg>';
-  const DRAWN = [500, 2000, 6000]; // ms after a run: the code of charts may have to be loaded
+  const WAITS = [500, 1500, 4000]; // ms before each look at what a run has drawn
   const CHARTS = "%chart%, .qs-maps, .qs-treemap", placeOf = (chart) => (chart.matches("%chart%") ? chart : chart.parentElement);
 
   function node(tag, attributes, parent, text) {
@@ -162,11 +162,17 @@
   }, true);
   document.qsPictures = attach; // for our components, when they are drawn
   attach();
-  // after runs, and where the pointer finds a chart: a look at every change of the page would slow key presses
-  let soon = [];
-  new MutationObserver(() => {
-    soon.forEach(clearTimeout);
-    soon = DRAWN.map((time) => setTimeout(attach, time));
-  }).observe(document, { subtree: true, attributes: true, attributeFilter: ["%script_state%"] });
+  // After runs, again for as long as a chart is not drawn, whose code may have to be loaded, and where the pointer finds
+  // a chart: a look at every change of the page would slow key presses
+  let soon;
+  function look(number) {
+    clearTimeout(soon);
+    soon = setTimeout(() => {
+      attach();
+      const late = document.querySelector("%skeleton%, %chart%:not(:has(.main-svg))");
+      if (number + 1 < WAITS.length || late) look(Math.min(number + 1, WAITS.length - 1));
+    }, WAITS[number]);
+  }
+  new MutationObserver(() => look(0)).observe(document, { subtree: true, attributes: true, attributeFilter: ["%script_state%"] });
   window.addEventListener("pointerover", (event) => { if (event.target.closest?.(CHARTS)) attach(); }, { passive: true });
 })();

@@ -20,7 +20,7 @@ from pages.shared.state import choice, selection
 from quantcore.figures import typography
 from quantcore.wording import sentence
 
-_FOLDED, _PLACE = "_learn_folded", "_learn_sources"
+_FOLDED, _PLACE, _ASKED = "_learn_folded", "_learn_sources", "_learn_asked"
 FEW = 8  # steps that fit into one row of buttons
 _CSS, _WIDE = (streamlit_dom.read(Path(__file__).parent / f"{name}.css") for name in ("lesson", "wide"))
 
@@ -55,12 +55,18 @@ def head(name: str) -> str:
         # by number: the name of a case may give away the answer
         titles = {name: step.headline.partition(":")[0] for name, step in lesson.steps.items()}
         step = choice.selectbox("Case", key, titles, place, label_visibility="collapsed", width=220)
+    st.session_state[_ASKED] = lesson.steps[step].headline
     title.markdown(f"# {numbered(name)}: {lesson.steps[step].headline}")
     for beside, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
         with beside.container(key=f"lesson_{label.lower()}"):
             _step_button(label, name, step, direction)
     st.html(f'<i class="qs-seen" data-seen="{html.escape(f"{name}/{step}")}" hidden></i>')
     return step
+
+
+def asked() -> str:
+    """Return the question of the step that `head` has drawn."""
+    return str(st.session_state[_ASKED])
 
 
 def foot(*sources: str) -> None:

@@ -6,10 +6,12 @@ import torch
 import quantcore as qc
 from pages.learn import frame, question, views
 from pages.maps import cells
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import choice
 from pages.shared.state.selection import generated
-from quantcore import tensors
+from quantcore import figures, tensors
+from quantcore.figures import typography
 from quantcore.wording import difference
 
 NAME = "small_floats"
@@ -23,6 +25,8 @@ KINDS = {
     "NVFP4: e4m3 per 16": NV,
     "int4, a float32 scale per 32": qc.Scheme.parse("int4 per_group(32)"),
 }
+E2M1 = qc.apply([[0.0, 0.5, 1, 1.5, 2, 3, 4, 6]], "e2m1 per_tensor given(1)")  # by their codes
+LINES = {"e2m1": [*-E2M1.dequantized[0], *E2M1.dequantized[0]], "int4": list(range(-7, 8))}
 
 
 def block(largest: float) -> torch.Tensor:
@@ -37,19 +41,25 @@ match step:
         with words:
             st.markdown(
                 "**e2m1** has a sign, 2 bits of exponent and 1 of mantissa: 16 codes, of which two are 0. "
-                "Its values are dense near 0 and sparse at the end, where they are 2 apart."
+                "Its values are dense near 0 and sparse at the end, where they are 2 apart; those of int4 "
+                "are evenly spaced."
             )
             code = st.slider("Code", 0, 7, 5, key=f"learn_{NAME}_code", bind="query-params")
-        values = qc.apply([[0.0, 0.5, 1, 1.5, 2, 3, 4, 6]], "e2m1 per_tensor given(1)").dequantized
+        values = E2M1.dequantized
         exponent, mantissa = code >> 1, code & 1
         value = 2.0 ** (exponent - 1) * (1 + mantissa / 2) if exponent else mantissa / 2
         lit = [["chosen" if n == code else "" for n in range(8)]]
+        line = figures.number_line(LINES, chosen=("e2m1", value), theme=theme())
+        line.update_layout(xaxis_title="value", font_size=typography.TEXT, margin={"l": 8})
+        line.update_yaxes(range=[1.6, -0.6])
+        line.update_traces(marker_size=70, selector={"marker.symbol": "line-ns"})
         with picture:
+            views.figure(line, "learn_floats_line")
             tables = [
                 cells.MarkedTable("bits", [[f"0 {n >> 1:02b} {n & 1}" for n in range(8)]], lit),
                 cells.MarkedTable("value", values.numpy(), lit, "the negative ones have sign 1"),
             ]
-            cells.draw(tables, "learn_floats_values", fill=1)
+            cells.draw(tables, "learn_floats_values")
             written = f"2^({exponent} - 1)·(1 + {mantissa}/2)" if exponent else f"{mantissa}/2, a subnormal"
             views.formula(f"{f'code {code}':<14} {written} = {value:g}")
     case "scales":

@@ -10,11 +10,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.learn import frame
 from pages.maps import arithmetic, component
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
-from pages.shared import messages, tables
+from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.large import is_large
@@ -132,8 +133,8 @@ def draw_maps(
 
 
 def figure(chart: go.Figure, key: str) -> None:
-    """Draw a lesson's figure, which takes the height that the window leaves it."""
-    place_of_figure().plotly_chart(chart, key=key, **PLOT_OPTIONS)
+    """Draw a lesson's figure, named by its question; it takes the height that the window leaves it."""
+    place_of_figure().plotly_chart(charts.named(chart, frame.asked()), key=key, **PLOT_OPTIONS)
 
 
 def place_of_figure() -> DeltaGenerator:

@@ -24,7 +24,7 @@ def described(figure: go.Figure, name: str) -> str:
     parts += found[:_MOST]
     if len(found) > _MOST:
         parts.append(f"And {len(found) - _MOST} more series")
-    return ". ".join(part.rstrip(".") for part in parts) + "."
+    return " ".join(part if part.endswith("?") else part.rstrip(".") + "." for part in parts)
 
 
 def _axes(figure: go.Figure) -> list[str]:

@@ -257,14 +257,17 @@ class App:
 
     def place(self, row: float, column: float, number: int = 0) -> tuple[float, float]:
         """Where the middle of a cell stands in the window."""
-        script = """([row, column, number]) => {
+        return self.places([(row, column)], number)[0]
+
+    def places(self, cells: list[tuple[float, float]], number: int = 0) -> list[tuple[float, float]]:
+        """As `place`, of many cells at once."""
+        script = """([cells, number]) => {
             const plot = document.querySelector(".qs-plot"), box = plot.getBoundingClientRect();
             const name = number ? number + 1 : "";
             const xa = plot._fullLayout["xaxis" + name], ya = plot._fullLayout["yaxis" + name];
-            return [box.left + xa._offset + xa.d2p(column), box.top + ya._offset + ya.d2p(row)];
+            return cells.map(([row, column]) => [box.left + xa._offset + xa.d2p(column), box.top + ya._offset + ya.d2p(row)]);
         }"""
-        x, y = self.maps(script, [row, column, number])
-        return x, y
+        return [(x, y) for x, y in self.maps(script, [cells, number])]
 
     def point(self, row: float, column: float, number: int = 0) -> None:
         """Move the mouse over a cell."""

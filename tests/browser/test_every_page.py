@@ -2,6 +2,7 @@
 phone, and Link in one place.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,9 @@ MORE = [
     f"compare-checkpoints?{MINILM}",
     TENSOR,
 ]
-MORE += ["learn-ptq-or-qat?learn_ptq_or_qat_step=rounding", "learn-granularity?learn_granularity_step=yours"]
-LINKS = [*(page.url_path for page in PAGES), *MORE]
+MORE += ["learn-ptq-or-qat?learn_ptq_or_qat_step=rounding"]
+# The first has a lesson's cells and maps, and the first of MORE has charts
+LINKS = ["learn-granularity?learn_granularity_step=yours", *(page.url_path for page in PAGES), *MORE]
 SHIFTS = """(() => { window.shifted = 0; new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
 }).observe({ type: "layout-shift", buffered: true }); })()"""
@@ -76,7 +78,7 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(18)
+@in_parts(27)  # the first link, and the first of MORE
 def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
@@ -103,6 +105,15 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         switch(app, "dark", before=light)
         switch(app, "light", before=light, colors=light)
     assert len(places) == 1
+
+
+@pytest.mark.slow  # it waits as one does behind a slow line
+def test_a_chart_whose_code_comes_late_has_its_name(app: Any) -> None:
+    app.page.route("**/PlotlyChart*.js", lambda route: (time.sleep(12), route.continue_()))
+    app.page.context.new_cdp_session(app.page).send("Network.setCacheDisabled", {"cacheDisabled": True})
+    app.page.goto(f"{app.address}/?tab=Distribution")
+    app.wait("document.querySelector('.stPlotlyChart .main-svg')")
+    charts_have_names(app)
 
 
 @pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py and test_projector.py

@@ -24,17 +24,9 @@ def open_examples(app: Any) -> None:
     app.page.get_by_role("button", name=f"All {len(TITLES)} examples").click()
 
 
-def test_a_finding_is_fixed_and_shown(app: Any) -> None:
-    """One visit; a failure names its step."""
-    app.open()
-    app.expect_scheme(DEFAULT)
-    fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app)
+def show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
     examples = app.page.locator(".st-key-finding_examples").get_by_role("radio")
     examples.filter(has_text=EXAMPLES["wrapped"].title).click()
-    show_outlines_the_cells_in_all_four_maps(app)
-
-
-def show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
     scheme = qc.Scheme.parse(EXAMPLES["wrapped"].scheme)
     app.expect_scheme(str(scheme))
     result = qc.apply(EXAMPLES["wrapped"].load(), scheme)
@@ -47,8 +39,7 @@ def show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
     boxes = [box.bounding_box() for box in app.page.locator("rect.qs-found").all()]
     middles = [(b["x"] + b["width"] / 2, b["y"] + b["height"] / 2) for b in boxes]
     for number in range(4):
-        for row, column in outside:
-            at = app.place(row, column, number)
+        for at in app.places(outside, number):
             assert any(abs(at[0] - x) < 3 and abs(at[1] - y) < 3 for x, y in middles)
     finding_button(app, "Hide").click()
     expect(app.page.locator("rect.qs-found")).to_have_count(0)

@@ -24,12 +24,18 @@ FADES = """() => { window.fades = new Set();
     look(); }""".replace("CONTAINER", repr(NAMES["element"]))
 
 
-def test_the_maps_are_reached_by_tab_and_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
+def test_the_maps_are_reached_by_tab_a_lost_connection_is_found_and_the_theme_is_kept(
+    new_app: Callable[..., Any], server: str
+) -> None:
     """One visit; a failure names its step."""
-    app.open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
+    app = new_app(server, own=True).open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
     the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app)
     a_page_that_lost_its_connection_goes_on(app)
+    app.tab("Code")
+    app.expect_parameter("tab", "Code")
+    app.rest()
+    the_theme_is_chosen_on_the_page_and_kept(app)
 
 
 def the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
@@ -80,10 +86,7 @@ def a_page_that_lost_its_connection_goes_on(app: Any) -> None:
     app.expect_scheme(DEFAULT.replace("int4", "int6"))
 
 
-def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
-    app = new_app(server, own=True).open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5", tab="Code")
-    app.expect_scheme(DEFAULT.replace("int4", "int5"))
-
+def the_theme_is_chosen_on_the_page_and_kept(app: Any) -> None:
     def expect_dark(dark: bool) -> None:
         app.wait(
             """(dark) => {
@@ -112,7 +115,7 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
         }).observe(document, { childList: true, subtree: true }));"""
     )
     app.page.reload()
-    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    app.expect_scheme(DEFAULT.replace("int4", "int6"))
     expect_dark(True)
     assert app.page.evaluate(f"({LUMINANCE})(firstPaint)") < 0.2
     expect(app.page.get_by_role("radio", name="Dark", exact=True)).to_be_checked()

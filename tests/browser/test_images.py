@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from page_rest import REST, SHOWN, at_rest, expect
+from page_rest import REST, SHOWN, expect
 from PIL import Image
 
 import quantcore as qc
@@ -54,13 +54,6 @@ def assert_square(app: Any) -> tuple[float, float]:
     return columns, rows
 
 
-def test_an_image_is_pasted_anywhere_and_uploaded(app: Any, tmp_path: Path) -> None:
-    """One visit; a failure names its step."""
-    app.open()
-    an_image_is_pasted_anywhere(app)
-    an_uploaded_image_is_grey_and_its_link_holds_it(app, tmp_path)
-
-
 def an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(png(COLORS[::-1]))  # a name of another kind
     app.page.locator("input[type=file]").first.set_input_files(tmp_path / "photo.jpg")
@@ -87,10 +80,10 @@ def paste(app: Any, where: str, text: str = "") -> None:
 
 
 def an_image_is_pasted_anywhere(app: Any) -> None:
-    field = ".st-key-_scheme_text input"
+    field, before = ".st-key-_scheme_text input", app.page.url
     paste(app, field, "int8")  # text beside the image belongs to the field
     app.rest()
-    app.expect_parameter("src", None)
+    assert app.page.url == before
     paste(app, "body")
     expect_image(app, LEVELS)
     app.expect_parameter("src", "upload")
@@ -191,8 +184,7 @@ def test_wide_cells_show_four_decimals_as_printed_tensors_do(app: Any) -> None:
     assert max(map(len, texts(maps[0]))) <= 5
 
 
-def test_the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any) -> None:
-    app.open(shape="64x48", dist="normal")
+def the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any, scheme: qc.Scheme) -> None:
     button = app.page.get_by_role("button", name="Picture").first
     for leave in (lambda: app.page.keyboard.press("Escape"), lambda: app.page.locator(".st-key-summary").click()):
         button.focus()
@@ -208,10 +200,11 @@ def test_the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any
     svg = ElementTree.fromstring(downloaded(app, lambda: app.button("SVG")))
     images = [image.get("href", "") for image in svg.iter(f"{SVG}image")]
     assert len(images) == 4
-    colors = qc.figures.scales_of_maps(qc.views.map_data(qc.apply(app.map("x"), qc.Scheme.parse("int4"))), qc.INT4)["codes"]
+    data = qc.views.map_data(qc.apply(app.map("x"), scheme))
+    colors = qc.figures.scales_of_maps(data, scheme.format)["codes"]
     codes, drawn = app.map("codes"), np.asarray(Image.open(io.BytesIO(base64.b64decode(images[1].partition(",")[2]))).convert("RGB"))
-    step = drawn.shape[0] // 64, drawn.shape[1] // 48
-    assert drawn.shape[:2] == (64 * step[0], 48 * step[1])
+    step = drawn.shape[0] // codes.shape[0], drawn.shape[1] // codes.shape[1]
+    assert drawn.shape[:2] == (codes.shape[0] * step[0], codes.shape[1] * step[1])
     cells = drawn[step[0] // 2 :: step[0], step[1] // 2 :: step[1]].astype(int)
     places = (codes - colors["zmin"]) / (colors["zmax"] - colors["zmin"])
     stops = np.array([at for at, _ in colors["colorscale"]])
@@ -220,11 +213,8 @@ def test_the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any
         assert np.abs(cells[..., channel] - np.interp(places, stops, parts[:, channel])).max() <= 1
 
 
-def test_a_chart_as_a_picture(app: Any, server: str) -> None:
+def a_chart_as_a_picture(app: Any, words: str) -> None:
     """Of any page; a link that is too long is not printed, but named."""
-    values = np.random.default_rng(0).normal(size=(16, 30)).astype(np.float32)
-    app.page.goto(f"{server}/ranges?src=paste&t={encode(values)}")
-    at_rest(app.page)
     chart = app.page.locator(".stPlotlyChart").first
     chart.hover()
     expect(app.page.locator(".modebar-btn[data-title*=Download]")).to_have_count(0)  # this is its only one
@@ -233,7 +223,7 @@ def test_a_chart_as_a_picture(app: Any, server: str) -> None:
     svg = ElementTree.fromstring(downloaded(app, lambda: app.button("SVG")))
     print_ = " ".join(texts(svg))
     assert {"elements", "value"} <= set(texts(svg))
-    assert "Ranges · Quantscope · pasted · 16×30 · int4 symmetric" in print_
+    assert words in print_
     (link,) = svg.iter(f"{SVG}a")
     assert link.get("href") == app.page.url
     assert re.search(r"\(the link has [\d,]{5} characters, too many to print\)", "".join(texts(link)))

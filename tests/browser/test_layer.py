@@ -1,8 +1,10 @@
 """Outputs → Layer in Chromium: a click on an output shows its terms."""
 
+import pytest
 from page_rest import at_rest, expect
 
 
+@pytest.mark.slow  # the terms are tested without a browser, and keys on maps in test_maps.py
 def test_a_click_on_an_output_shows_its_terms(app):
     page = app.page
     page.goto(app.address + "/layer")

@@ -28,14 +28,22 @@ def assert_codes(app: Any, x: np.ndarray, scheme: str) -> None:
     np.testing.assert_array_equal(app.map("error"), result.error.numpy())
 
 
-def test_the_first_view_and_what_mouse_and_keys_do_on_it(app: Any) -> None:
-    """One visit; a failure names its step."""
+@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
+@in_parts(5)
+def test_the_maps_in_one_visit(app: Any, part: Part) -> None:
+    """A failure names its step."""
     app.open()
     first_view(app)
     hover_outlines_the_cell_in_all_four_maps(app)
     keyboard(app)
     click_follows_the_arithmetic_and_back_undoes_it(app)
     zoom_stays_when_a_control_changes(app)
+    block_borders(app)
+    the_numbers_along_a_flat_bar_do_not_overlap(app)
+    a_box_on_an_overview_opens_the_part(app)
+    app.choose("src", "paste")
+    color_bars_have_round_numbers_where_these_belong(app, part)
+    of_a_tensor_with_nan_and_infinity_the_colors_of_the_cells(app)
 
 
 def first_view(app: Any) -> None:
@@ -61,7 +69,7 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
     data = map_data(result, View())
     scales = figures.scales_of_maps(data, result.scheme.format, theme)
     for number, (name, scale) in enumerate(scales.items()):
-        corners = [app.place(row - 0.5, column - 0.5, number) for row, column in cells]
+        corners = app.places([(row - 0.5, column - 0.5) for row, column in cells], number)
         pixels = np.array(app.maps(PIXELS, [[x + 2.5, y + 2.5] for x, y in corners]))
         values = np.array([data.map(name)[cell] for cell in cells])
         stops = np.array([re.findall(r"\d+", color) for _, color in scale["colorscale"]], float)
@@ -210,9 +218,12 @@ def numbers_appear_where_a_zoom_makes_them_readable(app: Any, row: int, column: 
     assert all(re.fullmatch(r"\d+", tick) for tick in ticks)
 
 
-def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
-    app.open(shape="300x300", dist="normal")
-    app.expect_scheme(DEFAULT)
+def a_box_on_an_overview_opens_the_part(app: Any) -> None:
+    app.choose("dist", "normal")
+    app.expect_parameter("dist", "normal")
+    app.rest()
+    app.type("shape", "300x300")
+    app.wait(f"{REST} && {SHOWN}('x').length === 150")
     assert app.map("x").shape == (150, 150)
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
     app.drag((50, 100), (90, 180))
@@ -223,13 +234,16 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
     app.wait(f"{REST} && {SHOWN}('x').length === {bottom - top}")
-    x = tensors.generate(tensors.Generated("normal", (300, 300)))
+    x = tensors.generate(tensors.Generated("normal", (300, 300), seed=5))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
     np.testing.assert_array_equal(app.map("codes"), codes[top:bottom, left:right])
     app.click(top + 3, left + 5)
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     numbers_appear_where_a_zoom_makes_them_readable(app, top + 20, left + 30)
+    app.button("Show all")
+    app.expect_parameter("rows", None)
+    app.wait(f"{REST} && {SHOWN}('x').length === 150")
 
 
 @pytest.mark.slow  # what it tells is tested without a browser
@@ -272,21 +286,7 @@ def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
         expect(live).to_contain_text(f"element ({100 + inside[0]}, {54 + inside[1]}),")
 
 
-@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
-@in_parts(5)
-def test_block_borders_the_numbers_along_the_color_bars_and_the_colors_of_the_cells(app: Any, part: Part) -> None:
-    """One visit; a failure names its step."""
-    app.open(per="block", block="4x2")
-    block_borders(app)
-    app.rest()  # a field that a run draws again would lose what is typed meanwhile
-    app.type("_scheme_text", "int4")
-    app.expect_scheme("int4 symmetric per_tensor min_max textbook")
-    app.rest()
-    app.type("shape", "64")
-    app.wait(f"{REST} && {SHOWN}('x')?.length === 1")
-    the_numbers_along_a_flat_bar_do_not_overlap(app)
-    app.choose("src", "paste")
-    color_bars_have_round_numbers_where_these_belong(app, part)
+def of_a_tensor_with_nan_and_infinity_the_colors_of_the_cells(app: Any) -> None:
     x = X.copy()
     x[2, 3], x[5, 5] = np.nan, np.inf
     scheme = "int4 symmetric per_tensor given(0.1) onnxruntime"
@@ -298,6 +298,10 @@ def test_block_borders_the_numbers_along_the_color_bars_and_the_colors_of_the_ce
 
 
 def block_borders(app: Any) -> None:
+    app.rest()  # a field that a run draws again would lose what is typed meanwhile
+    app.type("shape", "8x8")
+    app.wait(f"{REST} && {SHOWN}('x')?.[0].length === 8")
+    app.type("_scheme_text", "int4 per_block([4,2])")
     app.expect_scheme("int4 symmetric per_block([4,2]) min_max textbook")
     expect(app.page.locator("path.qs-border")).to_have_count(0)
     app.tick("borders")
@@ -310,6 +314,10 @@ def block_borders(app: Any) -> None:
     app.type("block", "2x8")
     app.expect_scheme("int4 symmetric per_block([2,8]) min_max textbook")
     assert app.maps(border) != line
+    app.rest()
+    app.type("_scheme_text", "int4")
+    app.expect_scheme(DEFAULT)
+    app.rest()
 
 
 def luminance(colour: str) -> float:
@@ -396,6 +404,8 @@ def color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) -> No
 
 
 def the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
+    app.type("shape", "64")
+    app.wait(f"{REST} && {SHOWN}('x')?.length === 1")
     script = """() => [...document.querySelectorAll(".qs-scales .qs-tick")].map((e) => {
         const { left, right, top, bottom } = e.getBoundingClientRect();
         return [left, right, (top + bottom) / 2, e.textContent]; })"""

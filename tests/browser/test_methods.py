@@ -12,6 +12,7 @@ FRAME = """() => Math.max(...[...document.querySelectorAll(".st-key-om_gptq .sha
     e.getBoundingClientRect().left))"""
 
 
+@pytest.mark.slow  # the pictures of all columns are tested without a browser
 def test_the_slider_moves_the_picture_and_the_link_keeps_it(app):
     page = app.page
     page.goto(app.address + "/methods?om_method=gptq&om_column=2")

@@ -12,6 +12,9 @@ from playwright.sync_api import Request
 import quantcore as qc
 from quantcore import tensors
 from quantcore.quantization import Quantized
+from tests.browser.test_images import the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it
+from tests.browser.test_layout import boxes, check
+from tests.browser.test_projector import large_is_for_every_page
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 ROUTE = "/arithmetic/"
@@ -76,17 +79,25 @@ def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, sch
     expect_standing(wide, result, qc.report(result).max_abs_error_index or (0,) * x.ndim)
 
 
-def test_what_stands_beside_the_maps_follows_a_pin_and_the_pointer(wide: Any) -> None:
+def test_a_wide_window_has_the_arithmetic_beside_the_maps_pictures_and_large_mode(wide: Any) -> None:
     """One visit; a failure names its step."""
     wide.open(shape="64x128")
     a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide)
-    a_click_pins_and_escape_unpins(wide)
+    scheme = a_click_pins_and_escape_unpins(wide)
+    for size in ((1280, 720), (1920, 1080)):
+        wide.page.set_viewport_size({"width": size[0], "height": size[1]})
+        if size[0] == 1280:
+            expect(wide.page.locator(".qs-steps")).to_be_hidden()
+        check("64x128", size, boxes(wide, size))
+    the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(wide, scheme)
+    wide.page.mouse.move(5, 5)
+    large_is_for_every_page(wide)
 
 
 LARGER = tensors.generate(tensors.Generated(shape=(64, 128)))
 
 
-def a_click_pins_and_escape_unpins(wide: Any) -> None:
+def a_click_pins_and_escape_unpins(wide: Any) -> qc.Scheme:
     wide.page.mouse.move(5, 5)
     result = qc.apply(LARGER, qc.Scheme.parse(DEFAULT))
     worst = qc.report(result).max_abs_error_index
@@ -111,8 +122,7 @@ def a_click_pins_and_escape_unpins(wide: Any) -> None:
     wide.click(6, 1, number=3)
     wide.point(0, 0)
     expect_standing(wide, result, (0, 0))
-    wide.page.set_viewport_size({"width": 1280, "height": 1080})
-    expect(wide.page.locator(".qs-steps")).to_be_hidden()
+    return result.scheme
 
 
 def a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any) -> None:
@@ -132,7 +142,7 @@ def a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any) -> N
     wide.point(0, 0)
     x, y = wide.place(63, 127)
     began = time.monotonic()
-    wide.page.mouse.move(x, y, steps=200)
+    wide.page.mouse.move(x, y, steps=80)
     result = qc.apply(LARGER, qc.Scheme.parse(DEFAULT))
     expect_standing(wide, result, (63, 127))
     passed = time.monotonic() - began

@@ -12,6 +12,7 @@ from page_rest import at_rest, expect
 from parts import in_parts
 
 from benchmarks.visitor import visit
+from tests.browser.test_tensors import script_in_a_text_is_text
 
 WATCH = "addEventListener('securitypolicyviolation', (e) => (window.forbidden ??= []).push(e.violatedDirective + ' ' + e.blockedURI))"
 
@@ -100,8 +101,14 @@ FORBIDDEN = {
 }
 
 
-def test_what_no_page_does_is_forbidden(watched):
-    watched.open()
+def test_scripts_in_texts_are_text_and_what_no_page_does_is_forbidden(watched):
+    """One visit; a failure names its step."""
+    script_in_a_text_is_text(watched)
+    assert forbidden(watched.page) == []
+    what_no_page_does_is_forbidden(watched)
+
+
+def what_no_page_does_is_forbidden(watched):
     watched.expected += ["Content Security Policy", "left the machine"]
     for act, directive in FORBIDDEN.items():
         watched.page.evaluate("window.forbidden = []")

@@ -8,6 +8,7 @@ from lesson_walk import SCROLLS, opened, stands
 from page_rest import at_rest, expect
 
 from pages.shared import curriculum
+from tests.browser.test_learn import mercury_and_numbers_are_dragged
 
 SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
 LARGE = {"learn_large": "true"}
@@ -27,12 +28,16 @@ def shown(app: Any, name: str, step: str) -> None:
     app.wait(f"document.querySelector('{NEXT}')")
 
 
-def test_keys_of_a_clicker_go_forward_and_back_and_stay_with_what_has_the_focus(app: Any) -> None:
+def test_mercury_is_dragged_and_keys_of_a_clicker_go_on_and_stay_with_what_has_the_focus(app: Any) -> None:
     """One visit; a failure names its step."""
-    opened(app, "scale", learn_scale_step="back")
-    shown(app, "scale", "back")
+    opened(app, "scale", learn_scale_step="code")
+    mercury_and_numbers_are_dragged(app)
+    at_rest(app.page)
+    app.page.get_by_role("heading", level=1).first.click()  # until then, a number keeps the keys
+    shown(app, "scale", "code")
     for key, there in (
-        ("ArrowRight", "range"),
+        ("ArrowRight", "back"),
+        ("PageDown", "range"),
         ("PageUp", "back"),
     ):
         app.page.keyboard.press(key)
@@ -103,8 +108,8 @@ SMALL = """() => {
 }"""
 
 
-def test_large_is_for_every_page(projector: Any) -> None:
-    app = projector.open()
+def large_is_for_every_page(app: Any) -> None:
+    """In a window of 1920 × 1080, from Explore to the overview of Learn."""
     small = app.page.evaluate(SIZE)
     app.tick("learn_large")
     app.expect_parameter("learn_large", "true")

@@ -5,6 +5,7 @@ import pytest
 from page_rest import at_rest, expect
 
 import quantcore as qc
+from tests.browser.test_images import a_chart_as_a_picture
 
 LINK = "/ranges?dist=normal&shape=6x10&seed=3"
 
@@ -50,12 +51,13 @@ def drag(page, start, stop):
     page.mouse.up()
 
 
-def test_cold_link_and_drag(app):
-    page = opened(app, LINK + "&mode=asymmetric")
-    x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
+def test_cold_link_picture_and_drag(app):
+    x = np.random.default_rng(0).normal(size=(16, 30)).astype(np.float32)
+    page = opened(app, f"/ranges?src=paste&t={qc.tensors.encode(x)}&mode=asymmetric")
     low, high = float(x.min()), float(x.max())
     assert shaded(page) == pytest.approx((low, high), abs=1e-6)
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
+    a_chart_as_a_picture(app, "Ranges · Quantscope · pasted · 16×30 · int4 asymmetric")
     drag(page, -0.5, 1.0)
     app.expect_parameter("range", "fixed")
     settled(app)

@@ -36,9 +36,9 @@ def upload(app: Any, data: bytes, name: str = "big.safetensors") -> None:
     )
 
 
-def opened(app: Any) -> Any:
+def opened(app: Any, **more: str) -> Any:
     """Open the second weight of the file in another scheme than the default."""
-    app.open(src="upload", bits="5", per="channel")
+    app.open(src="upload", bits="5", per="channel", **more)
     upload(app, FILE)
     app.expect_scheme(SCHEME)
     app.choose("tensor", "second.weight")
@@ -116,11 +116,19 @@ def clipboard(app: Any) -> Iterator[None]:
     app.page.context.clear_permissions()
 
 
-def test_a_click_on_link_copies_the_address_and_says_so_and_a_qr_code_is_the_address(
+def test_a_link_is_copied_and_carries_a_large_tensor_once_it_is_shared_and_a_qr_code_is_the_link(
     app: Any, clipboard: None
 ) -> None:
-    """One visit; a failure names its step."""
-    app.open(bits="5", learn_large="true")
+    """One visit, in large mode, which no link carries; a failure names its step."""
+    opened(app, learn_large="true")
+    a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(app)
+    app.choose("src", "generate")
+    app.type("_scheme_text", "int5")
+    app.expect_scheme("int5 symmetric per_tensor min_max textbook")
+    a_click_on_link_copies_the_address_and_says_so(app)
+
+
+def a_click_on_link_copies_the_address_and_says_so(app: Any) -> None:
     app.page.evaluate("window.clipboard = navigator.clipboard, 0")
     app.page.get_by_role("button", name="Link", exact=True).focus()
     app.page.keyboard.press("Enter")
@@ -170,9 +178,7 @@ def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:
     expect(hint).to_have_count(0)
 
 
-def test_a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(app: Any) -> None:
-    opened(app)
-
+def a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(app: Any) -> None:
     app.button("Link")
     expect(app.page.locator(TOAST)).to_contain_text("Link copied. It does not carry everything")
     app.button("Share this tensor")

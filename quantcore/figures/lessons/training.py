@@ -114,9 +114,10 @@ def accuracy_over_epochs(
     """
     known = [*levels.values(), *(a for run in runs.values() for a in run)]
     low = 100 * min(known)
+    ends = [low - (101 - low) * 0.15, 100 + (101 - low) * 0.04]  # no mark above 100 %
     layout = base_layout(theme, 280, size) | {
         "xaxis": _axis("epoch", size) | {"range": [-0.4, count + 0.4]},
-        "yaxis": _axis("accuracy", size) | {"ticksuffix": " %", "range": [low - (101 - low) * 0.15, 101]},
+        "yaxis": _axis("accuracy", size) | {"ticksuffix": " %", "range": ends},
         "margin": {"l": 8, "r": 8 + 8 * size, "t": 8, "b": 8},
         "shapes": [_horizontal_line(100 * y, theme) for y in levels.values()],
         "annotations": [

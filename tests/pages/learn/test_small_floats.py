@@ -1,5 +1,6 @@
 """The lesson "Small floats" without a browser: e2m1 by its bits, and the powers of two of MXFP4, in numpy."""
 
+import json
 import math
 
 import numpy as np
@@ -17,6 +18,10 @@ def test_a_code_by_its_bits(n: int) -> None:
     at = opened(NAME, "values", learn_small_floats_code=str(n))
     assert numbers(tables(at)["value"]) == [VALUES.tolist()]
     assert code(at).strip().endswith(f"= {VALUES[n]:g}")
+    figure = json.loads(at.get("plotly_chart")[0].proto.spec)
+    assert figure["layout"]["meta"]["words"].startswith("Which numbers have 4 bits? Horizontal axis: value")
+    marks, even, chosen = figure["data"]
+    assert [marks["y"][0], even["y"][0], chosen["x"]] == ["e2m1", "int4", [VALUES[n]]]
 
 
 @for_each("largest", [2.0, 7.5, 8.0, 15.5])

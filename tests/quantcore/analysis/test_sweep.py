@@ -85,7 +85,7 @@ def test_rows_come_while_work_goes_on_and_can_be_left():
     assert len(begun) <= 4 + 3 + 2  # of the endless list, only rows that were requested or in progress
 
 
-@for_each("shape", some([(24, 64), (3, 40, 200), (1,), (), (5,)]))
+@for_each("shape", some([(2, 64), (3, 40, 200), (1,), (), (5,)]))
 def test_sensible_schemes_fit(shape):
     schemes = qc.default_schemes(shape)
     assert len(set(schemes)) == len(schemes) >= 10
@@ -125,20 +125,10 @@ def written_out(shape):
 
 @for_each(
     "shape",
-    [
-        (),
-        (1,),
-        (5,),
-        (16,),
-        (17,),
-        (24, 64),
-        (40, 65),
-        (33, 33),
-        (32, 200),
-        (64, 32),
-        (3, 40, 129),
-        (2, 2, 64, 128),
-    ],
+    some(
+        [(), (1,), (5,), (16,), (17,), (24, 64), (40, 65), (33, 33), (32, 200), (64, 32), (3, 40, 129), (2, 2, 64, 128)],
+        3,
+    ),
 )
 def test_sensible_schemes_are_those_of_the_words(shape):
     schemes = [qc.Scheme.parse(text) for text in written_out(shape)] + list(qc.PRESETS.values())

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 from grid import for_each
-from parts import some_rows
+from parts import in_parts, some_rows
 
 import quantcore as qc
 from quantcore.tensors import Generated, generate
@@ -22,8 +22,9 @@ def compared(dtype, text, a, b):
     ("text", "dtype"),
     some_rows(list(itertools.product(["int8 per_channel(0)", "uint8 asymmetric per_channel(0)"], DTYPES)), 3),
 )
-def test_every_code_that_differs_has_a_reason(dtype, text):
-    for a, b in itertools.combinations(LIBRARIES, 2):
+@in_parts(2)
+def test_every_code_that_differs_has_a_reason(dtype, text, part):
+    for a, b in part(itertools.combinations(LIBRARIES, 2)):
         try:
             found = compared(dtype, text, a, b)
         except qc.QuantError:

@@ -33,7 +33,7 @@ def test_nothing_of_healthy_tensors(name, granularity, part):
         assert kinds <= (few if name in ("ternary", "binary") else set())
 
 
-@for_each("name", some(qc.PRESETS))
+@for_each("name", some(qc.PRESETS, 9))
 def test_nothing_is_wrong_with_presets_of_healthy_tensors(name):
     for seed in range(3):
         kinds = found(normal((4, 256), seed), qc.PRESETS[name])
@@ -86,7 +86,7 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
     assert "clipped_too_much" not in found(x, finding.fix)
 
 
-@for_each("name", FORMATS)
+@for_each("name", some(FORMATS, 2))
 def test_zeros_constants_and_subnormals_are_named(name):
     x = normal()
     x[2] = 0.0

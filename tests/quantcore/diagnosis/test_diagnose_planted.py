@@ -9,7 +9,7 @@ import pytest
 import torch
 from claims import CLAIMS, check
 from grid import for_each
-from parts import some, some_rows
+from parts import in_parts, some, some_rows
 
 import quantcore as qc
 from quantcore import tensors
@@ -213,7 +213,7 @@ def without(x, axis, channel):
 
 @for_each(
     "shape",
-    some([(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (64, 128), (2, 3, 8), (16, 16)], 2),
+    some([(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (64, 128), (2, 3, 8), (16, 16)], 4),
     ids=str,
 )
 def test_no_false_all_clear_with_a_generated_outlier_channel(shape):
@@ -308,11 +308,12 @@ LARGE = [
 ]
 
 
+@in_parts(3)
 @for_each("shape", LARGE, ids=str)
-def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape):
+def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape, part):
     """Healthy tensors have no findings in these schemes."""
     alarms = []
-    for seed in range(8):
+    for seed in part(range(8)):
         for name, schemes in HEALTHY.items():
             scheme = schemes[seed % len(schemes)]
             if "per_group" in scheme and (shape[-1] < 32 or shape[-1] % 32):

@@ -204,7 +204,7 @@ def test_a_pair_bears_the_names_as_they_are_written():
     ]
 
 
-@in_parts(7)
+@in_parts(41)
 @pytest.mark.parametrize("shape", some([(300, 530), (3, 171, 600), (600,)]), ids=str)
 @pytest.mark.parametrize("differing", some([0.15, 0.0, 1.0]))
 def test_a_reduced_pair_shows_how_many_differ(shape, differing, part):

@@ -54,6 +54,7 @@ def test_accuracy_over_epochs():
     low, high = figure.layout.xaxis.range
     assert low < 0 < 4 < high
     assert figure.layout.yaxis.range[0] < 50
+    assert 100 < lessons.accuracy_over_epochs({}, {"float32": 0.97}, 4).layout.yaxis.range[1] < 100.5
 
 
 def test_accuracy_against_bits_with_the_spread_of_seeds():

@@ -38,7 +38,7 @@ def values_of(fmt):
 
 
 @for_each("granularity", GRANULARITIES)
-@for_each("tensor", some(TENSORS))
+@for_each("tensor", some(TENSORS, 7))
 @for_each("name", some(FORMATS))
 def test_on_the_grid_nearest_and_stable(name, tensor, granularity):
     fmt = FORMATS[name]

@@ -88,7 +88,7 @@ def scales_of(values, fmt, rule):
 
 
 @for_each("rule", RULES)
-@for_each("fmt", some(FLOATS))
+@for_each("fmt", some(FLOATS, 8))
 def test_scale_of_a_float_block(fmt, rule):
     book = qc.FLOATS[fmt]
     values = [*magnitudes(), math.inf]

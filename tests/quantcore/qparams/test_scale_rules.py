@@ -69,7 +69,7 @@ SYMMETRIC = {
 }
 
 
-@in_parts(3)
+@in_parts(7)
 @for_each("rule", SYMMETRIC)
 def test_symmetric_scale(rule, part):
     formats = SIGNED if rule == "max_of_sides" else FORMATS
@@ -105,7 +105,7 @@ def test_symmetric_zero_point(rule):
         assert found.zero_point.item() == (0 if signed else z)
 
 
-@in_parts(7)
+@in_parts(17)
 @for_each("precision", ["float32", "float64"])
 @for_each("order", ["round_quotient", "round_difference"])
 @for_each("zero", ["both", "low", "no"])
@@ -190,7 +190,7 @@ def test_which_scale_the_zero_point_is_found_with(where):
     assert found.zero_point.item() == (12 if where == "final" else np.rint(F(50) / (F(102) / F(255))))
 
 
-@in_parts(5)
+@in_parts(11)
 def test_inverse_of_the_range(part):
     """1/s is computed from 1/max|x|, with two roundings."""
     for fmt, (low, high), divisor in part(itertools.product(FORMATS, RANGES, (1.0, 6.0))):

@@ -102,7 +102,7 @@ def candidates_of(block, symmetric, n):
 
 
 @each_data
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", some(FORMATS, 3))
 def test_min_mse_is_the_best_of_all_candidates(fmt, data):
     scheme = qc.Scheme.parse(f"{fmt} per_channel(0) min_mse(candidates=9)")
     x = DATA[data][:4]
@@ -415,7 +415,7 @@ def onnxruntimes(x, bins, quantized):
         return collector.compute_collection_result()["x"][:2]
 
 
-@for_each(("bins", "quantized"), some_rows([(128, 128), (129, 128), (301, 100), (300, 64), (160, 16)]))
+@for_each(("bins", "quantized"), some_rows([(128, 128), (129, 128), (301, 100), (300, 64), (160, 16)], 4))
 @for_each(
     "data",
     [

@@ -46,7 +46,7 @@ def test_a_format_that_is_ruled_out_is_refused_at_every_granularity():
 
 @for_each("name", qc.INTEGER_CONVENTIONS)
 @for_each("text", SCHEMES)
-@for_each("shape", some([(8, 16), (4, 6, 10), (7,), ()], 2))
+@for_each("shape", some([(8, 16), (4, 6, 10), (7,), ()], 3))
 def test_nearest_scheme_is_taken(name, text, shape):
     scheme = qc.Scheme.parse(f"{text} {name}")
     try:

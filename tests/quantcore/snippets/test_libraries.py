@@ -115,7 +115,7 @@ def test_scripts_hold_on_recorded_inputs(name, part):
     assert count >= len(part(range(14)))
 
 
-@in_parts(10)
+@in_parts(19)
 @for_each("name", RECIPES)
 def test_torch_by_hand_holds_on_recorded_inputs(name, part):
     for case in part(golden_cases.cases(name)):

@@ -104,7 +104,7 @@ def test_digits_are_split_evenly():
 
 
 @for_each("convention", qc.INTEGER_CONVENTIONS.values(), ids=lambda c: c.name)
-@in_parts()
+@in_parts(5)
 def test_fake_quantized_is_dequantized(convention, part):
     x, found = sample(12, 10), 0
     formats, settings = (qc.INT4, qc.INT8, qc.UINT4, qc.UINT8), (qc.MinMax(), qc.Percentile(80))
