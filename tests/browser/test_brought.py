@@ -68,6 +68,7 @@ def pasted_text_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) -> 
     assert bring(app, "paste", text=TEXT)
     assert_codes(app, X)
     expect(notice(app)).to_contain_text("Pasted: a tensor of shape (2, 3).")
+    expect(notice(app).get_by_role("button", name="Open Explore")).to_have_count(0)  # here it is
     undo(app)
     wait_for(app, before)
     app.expect_parameters()  # nothing is left of it in the link

@@ -1,5 +1,7 @@
 """Compare → Match without a browser: what each control does, and what it says about bad input."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
-from pages.compare.match import run
+from pages.compare.match import run, views
 from quantcore import tensors
 from quantcore.matching import search
 from quantcore.mistakes import CASES, compare
@@ -76,7 +78,8 @@ def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
     assert "hqq" not in words
 
 
-def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype():
+def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype(monkeypatch):
+    monkeypatch.setattr(search, "DTYPES", (torch.float32, torch.bfloat16))
     scheme = qc.Scheme.parse("int8 per_tensor torchao")
     codes = qc.apply(torch.as_tensor(sample()).bfloat16(), scheme).codes.to(torch.int64)
     assert not torch.equal(codes, codes_of(str(scheme)))
@@ -135,7 +138,7 @@ def test_transposed_on_the_page():
     assert any("undone: transposed" in text for text in said(at.markdown))
 
 
-def test_cells_that_differ_have_reasons(one_dtype):
+def test_cells_that_differ_have_reasons_and_libraries_are_credited_with_the_others(one_dtype):
     codes = codes_of("int8 per_tensor")
     codes[2, 1] += 3
     at = paste(opened(bits=8), typed(codes))
@@ -145,6 +148,10 @@ def test_cells_that_differ_have_reasons(one_dtype):
     assert cells.iloc[0][["Element", "Given", "Reproduced"]].tolist() == ["(2, 1)", expected + 3, expected]
     assert "needs a scale" in cells["Reason"][0]
     assert any(text.startswith("**Why 1 code differs.**") for text in said(at.markdown))
+    (credited,) = [text for text in said(at.caption) if text.endswith("schemes tried.")]
+    assert "With these rules" in credited
+    assert " 15 of the 16 integers. " in credited
+    assert not any("No rules that were tried make these integers" in text for text in said(at.warning))
 
 
 def test_scale_and_zero_point():
@@ -318,14 +325,17 @@ def test_nothing_to_find_where_the_codes_are_right():
     assert all(button.key != "learn_mistakes_match" for button in at.button)
 
 
-@for_each(("wild", "equal"), [pytest.param(16, None, marks=pytest.mark.slow), (1, "15 of the 16")])
-def test_libraries_are_credited_with_the_integers_that_they_give(one_dtype, wild, equal):
-    """And with none where most differ."""
-    codes = codes_of("int8")
-    drawn = torch.randint(-100, 100, (16,), generator=torch.Generator().manual_seed(4))
-    codes.view(-1)[:wild] = drawn[:wild]
+@pytest.mark.parametrize(("differing", "told"), [(0, "these"), (7, "9 of the 16"), (8, None), (16, None)])
+def test_libraries_are_credited_unless_most_integers_differ(differing, told):
+    best = dataclasses.replace(qc.match(sample(), codes_of("int8")).candidates[0], differing=differing)
+    said_here = views._credited(best, 16)
+    assert said_here == "" if told is None else f" {told} integers. " in said_here
+
+
+@pytest.mark.slow  # a quick test asks for the sentence alone
+def test_no_library_is_credited_where_most_differ(one_dtype):
+    codes = torch.randint(-100, 100, (4, 4), generator=torch.Generator().manual_seed(4))
     at = paste(opened(), typed(codes))
     (credited,) = [text for text in said(at.caption) if text.endswith("schemes tried.")]
-    assert any("No rules that were tried make these integers" in text for text in said(at.warning)) == (equal is None)
-    assert ("With these rules" in credited) == (equal is not None)
-    assert equal is None or f" {equal} integers. " in credited
+    assert any("No rules that were tried make these integers" in text for text in said(at.warning))
+    assert "With these rules" not in credited

@@ -119,7 +119,7 @@ def test_filter_and_frontier() -> None:
         assert not beaten.any()
 
 
-@pytest.mark.parametrize("metric", ["sqnr_db", "mse", "max_abs_error"])
+@pytest.mark.parametrize("metric", ["sqnr_db", "mse", pytest.param("max_abs_error", marks=pytest.mark.slow)])
 def test_best_under_a_limit(metric: str) -> None:
     at = opened(
         sw_set="chosen",

@@ -122,7 +122,7 @@ VISITS = [
     ({"dtype": "float16"}, "seed", 7, 7),
     ({"format": "nf4"}, "outlier_channel_factor", 30.5, 30.5),
     ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
-    ({"per": "group", "group": "2", "shape": "6x10"}, "per", 1, "channel"),
+    pytest.param({"per": "group", "group": "2", "shape": "6x10"}, "per", 1, "channel", marks=pytest.mark.slow),
     ({"shape": "6x48"}, "per", 2, "group"),
     ({"per": "flat_group", "shape": "6x10"}, "group", 8, "8"),
     ({"per": "group", "group": "2", "shape": "6x10"}, "group_all", 1, True),

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from app_page import change, said, script_of, the_app, widget
+from app_page import change, said, the_app, widget
 from checkpoint_cases import FOLDER, case, cases
 from grid import for_each
 from onnx_models import floats, saved
@@ -43,7 +43,7 @@ def use_folder(monkeypatch, folder):
 
 def at(name="", folder=None, **parameters):
     """The page with a golden checkpoint open, or one in another folder."""
-    page = the_app().run().switch_page(script_of("checkpoint"))
+    page = the_app("checkpoint")
     if name:
         given = case(name)
         parameters["ck"] = given.release.relative_to(FOLDER).as_posix()

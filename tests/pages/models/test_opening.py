@@ -4,7 +4,7 @@ import hashlib
 import struct
 
 import pytest
-from app_page import said, script_of, the_app, widget
+from app_page import said, the_app, widget
 from checkpoint_cases import case
 from grid import for_each
 from loopback_host import file, internet, redirect
@@ -23,10 +23,10 @@ NAMED = "gptq_v1_4bit_g128_sym/checkpoint"
 
 
 def at_page(page: str = "checkpoint", **parameters: str) -> AppTest:
-    at = the_app()
+    at = the_app(page)
     for key, value in parameters.items():
         at.query_params[key] = value
-    return at.run().switch_page(script_of(page)).run()
+    return at.run()
 
 
 def meters(at: AppTest) -> list[str]:

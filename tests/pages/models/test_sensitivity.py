@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from app_page import change, said, script_of, the_app, widget
+from app_page import change, said, the_app, widget
 from distributed import Client, LocalCluster
 from streamlit.testing.v1 import AppTest
 
@@ -26,7 +26,7 @@ DENSE = "encoder.layer.0.output.dense.weight"
 
 
 def opened(**parameters: Any) -> AppTest:
-    at = the_app().run().switch_page(script_of("sensitivity"))
+    at = the_app("sensitivity")
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run()

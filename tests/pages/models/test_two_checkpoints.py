@@ -13,7 +13,6 @@ import pytest
 import torch
 from app_page import said, the_app
 from parts import some
-from places import ROOT
 from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
 
@@ -27,15 +26,10 @@ from pages.shared import tables
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, by_harm
 
-PAGES = ROOT / "pages"
 
-
-def opened(original: Any, other: Any, page: str = "two_checkpoints", **parameters: str) -> AppTest:
-    at = the_app()
+def opened(original: Any, other: Any, page: str = "compare-checkpoints", **parameters: str) -> AppTest:
+    at = the_app(page)
     parameters |= {"ck_original": Path(original).name, "ck": Path(other).name}
-    for key, value in parameters.items():
-        at.query_params[key] = value
-    at = at.run().switch_page(str(PAGES / "models" / page / "page.py"))
     for key, value in parameters.items():
         at.query_params[key] = value
     at = at.run()
@@ -89,8 +83,7 @@ def results_of(pair: tuple[Path, Path]) -> list:
 
 def test_nothing_chosen() -> None:
     """An example is compared, live, and cards open it and the others with their originals."""
-    at = the_app().run()
-    at = at.switch_page(str(PAGES / "models/two_checkpoints/page.py")).run()
+    at = the_app("compare-checkpoints").run()
     original, other = (open_checkpoint(EXAMPLES[name]) for name in ("chgnet", "chgnet-w4a16"))
     assert f"{len(other.tensors)} pairs compared" in " ".join(said(at.markdown))
     (card,) = [b for b in at.button if b.key == "_ck_card_minilm-gptq"]
@@ -137,17 +130,17 @@ def test_why_two_quantized_releases_differ(tmp_path: Path) -> None:
         pytest.param("Bytes", "mse", "0123", marks=pytest.mark.slow),
     ],
 )
-def test_links_restore_sort_metric_and_filter(
+def test_links_restore_sort_and_metric(
     sort: str, metric: str, order: str, pair: tuple[Path, Path]
 ) -> None:
     at = opened(*pair, cmp_sort=sort, cmp_metric=metric)
     assert at.session_state["cmp_metric"] == metric
     assert [n[2] for n in at.dataframe[0].value["tensor"]] == list(order)
-    at = opened(*pair, cmp_sort=sort, cmp_metric=metric, cmp_filter="WEIGHT a.1")
+
+
+def test_links_restore_the_filter_and_nothing_may_fit_it(pair: tuple[Path, Path]) -> None:
+    at = opened(*pair, cmp_filter="WEIGHT a.1")
     assert list(at.dataframe[0].value["tensor"]) == ["a.1.weight"]
-
-
-def test_a_filter_that_nothing_fits(pair: tuple[Path, Path]) -> None:
     assert opened(*pair, cmp_filter="frobnicate").dataframe[0].value.empty
 
 
@@ -231,7 +224,7 @@ def test_what_one_page_has_compared_nobody_compares_again(
     assert len(comparing) == 1
 
 
-@pytest.mark.parametrize("page", some(["two_checkpoints", "checkpoint"], 2))
+@pytest.mark.parametrize("page", some(["compare-checkpoints", "checkpoint"], 2))
 def test_a_comparison_lets_others_go_first_and_goes_on(
     pair: tuple[Path, Path], page: str, comparing: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

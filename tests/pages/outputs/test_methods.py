@@ -22,6 +22,13 @@ W = torch.from_numpy(qc.tensors.generate(qc.tensors.Generated()))  # the sidebar
 X, HELD = outputs.activations(64, 8), outputs.activations(256, 8, sample=outputs.HELD_OUT)
 TOKEN = qc.Scheme.parse("int8 per_channel(0)")
 INT4 = qc.Scheme.parse("int4")
+COUNTS = run.counts
+
+
+@pytest.fixture(autouse=True)
+def few_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The curve over calibration tokens, which takes most of a run, has two points."""
+    monkeypatch.setattr(run, "counts", lambda tokens, inputs: [4, tokens])
 
 
 def opened(**parameters: Any) -> AppTest:
@@ -224,7 +231,8 @@ def test_the_cache_of_keys_and_values() -> None:
     assert same.startswith("Here keys lose no less with a scale per channel: 19.0 dB, and 20.0 dB")
 
 
-def test_more_calibration_tokens() -> None:
+def test_more_calibration_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "counts", COUNTS)
     at = opened(om_tokens="48")
     grid = run.counts(48, 8)
     assert grid == [4, 8, 16, 32, 48, 64, 128, 256, 512]

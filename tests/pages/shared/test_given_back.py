@@ -21,7 +21,7 @@ from pages.shared.computing import cache
 from pages.sidebar.match_fields import TEXT, write
 from quantcore import tensors
 
-SESSIONS = 5
+SESSIONS = 2
 SIDE = 24
 SHAPE = {"dist": "normal", "shape": f"{SIDE}x{SIDE}"}
 EXAMPLE = next(iter(examples.EXAMPLE_CARDS))

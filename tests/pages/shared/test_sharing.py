@@ -10,6 +10,7 @@ import safetensors.numpy
 import streamlit as st
 from app_page import change, said, widget
 from grid import for_each
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 from pages.serving import settings, tensor_store
@@ -80,7 +81,7 @@ def test_nothing_is_stored_before_the_visitor_says_so(store):
     assert "The link names big.safetensors".lower() in shown.lower()
 
 
-@pytest.mark.parametrize("where", ["folder", "memory://test-sharing"])
+@pytest.mark.parametrize("where", ["folder", pytest.param("memory://test-sharing", marks=pytest.mark.slow)])
 def test_a_shared_file_opens_with_its_scheme_for_who_has_no_file(store, where):
     if where != "folder":
         store(where)
@@ -151,7 +152,7 @@ def test_off_says_what_to_do_instead(store):
     [
         (lambda path: path.unlink(), "no longer stored"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x55"), "damaged"),
-        (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "damaged"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes() + b"\0"), "damaged", marks=pytest.mark.slow),
     ],
 )
 def test_damage_gets_one_sentence_and_the_rest_of_the_link_holds(store, harm, words):
@@ -172,7 +173,7 @@ def test_damage_gets_one_sentence_and_the_rest_of_the_link_holds(store, harm, wo
 
 
 @for_each("address", ["", "../../etc/passwd", "A" * 32, "0" * 33, "%2e%2e/x"])
-@for_each("source", ["upload", "paste", "edit"])
+@for_each("source", some(["upload", "paste", "edit"]))
 def test_an_address_that_is_none(source, address):
     at = opened(src=source, t=f"shared.{address}")
     assert not at.exception

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from app_page import said
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from tests.pages.explore.test_explore import (
@@ -19,7 +20,7 @@ from tests.pages.explore.test_explore import (
 )
 
 
-@for_each("name", [*qc.CODEBOOKS, "log2_6", "codebook([-1,0,2])", "nf4(tie=upper)"])
+@for_each("name", [*some(qc.CODEBOOKS), "log2_6", "codebook([-1,0,2])", "nf4(tie=upper)"])
 def test_codebook(name: str) -> None:
     at = opened(format=name)
     assert_codes(at)

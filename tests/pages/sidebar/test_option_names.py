@@ -3,8 +3,10 @@
 import re
 from typing import Any
 
+import pytest
 from app_page import script_of, the_app, widget
 from grid import for_each
+from parts import some_rows
 from streamlit.testing.v1 import AppTest
 
 from pages.registry import PAGES
@@ -112,13 +114,13 @@ def test_the_rule_finds_other_styles(key: str, options: list[str]) -> None:
 
 
 NAMED = [
-    *(("", "dist", value) for value in list(DISTRIBUTIONS)[1:4]),
-    *(("", "rounding", value) for value in list(ROUNDINGS)[:2]),
+    *some_rows(("", "dist", value) for value in list(DISTRIBUTIONS)[1:4]),
+    *some_rows(("", "rounding", value) for value in list(ROUNDINGS)[:2]),
     ("", "ex", list(EXAMPLES)[1]),
     ("", "range", "by hand"),
     ("", "fit_method", "lloyd_max"),
     ("learn-error", step_key("error"), list(LESSONS["error"].steps)[2]),
-    ("learn-zero-point", step_key("zero_point"), "one-sided"),
+    pytest.param("learn-zero-point", step_key("zero_point"), "one-sided", marks=pytest.mark.slow),
     ("compare-checkpoints", "cmp_sort", "Bytes"),
 ]
 

@@ -55,13 +55,8 @@ def opened(**parameters):
 
 
 def begun(**parameters):
-    at = opened(**parameters)
-    widget(at, "class_begin").click().run()
-    assert not at.exception
-    code, secret = at.query_params["presenter"].split(".")
-    store_of = place.current()
-    store_of.set_plan(code, secret, PLAN)
-    return at.run(), code, secret
+    code, secret = place.begin("", PLAN)
+    return opened(presenter=f"{code}.{secret}", **parameters), code, secret
 
 
 def asked(**parameters):
@@ -102,7 +97,12 @@ def said(at):
 
 
 def test_a_class_goes_step_by_step_and_nothing_is_revealed_before_the_second_vote(classes):
-    at, code, secret = begun()
+    at = opened()
+    widget(at, "class_begin").click().run()
+    assert not at.exception
+    code, secret = at.query_params["presenter"].split(".")
+    classes.set_plan(code, secret, PLAN)
+    at.run()
     anna, ben = classes.join(code), classes.join(code)
     assert "2 joined" in scene(at.run())
     assert button(at, "Previous").disabled
