@@ -53,9 +53,10 @@
   };
 
   function bring(files, text) {
-    if (!document.qsAsk) return;
     held = files;
-    document.qsAsk("brought", files.length ? { files: files.map(({ name, size }) => ({ name, size })) } : { text });
+    const brought = files.length ? { files: files.map(({ name, size }) => ({ name, size })) } : { text };
+    if (document.qsAsk) document.qsAsk("brought", brought);
+    else soon(() => document.qsAsk && atRest(), () => document.qsAsk("brought", brought)); // the page is still being drawn
   }
 
   window.addEventListener("paste", (event) => {

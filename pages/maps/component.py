@@ -17,7 +17,6 @@ from pages.maps import arithmetic
 from pages.maps.picture import Picture, as_json, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
-from pages.shared.state import link
 from quantcore import figures
 from quantcore.analysis import View, element
 
@@ -73,7 +72,7 @@ def four_maps(
         live: from `pages.maps.live`, if the maps follow controls of the sidebar before the page runs.
         among: if the page has several such components, where to add the number of this one, for `announce`.
         on_pick: called with the index of an element when its cell is clicked.
-        on_kept: what to call with what a drag has left of a control without a widget, by its key.
+        on_kept: what to call with what a drag or the bits that are played leave of a control, by its key.
         on_region: called with rows and columns when a box is dragged on an overview, if that does anything.
     """
     data = picture.data
@@ -128,7 +127,6 @@ def _picked(key: str, view: View, shape: tuple[int, ...], on_pick: Callable[[tup
 def _moved(key: str, on_kept: OnKept) -> None:
     """Set controls to what the visitor has kept of a picture that was ahead of them."""
     moved = st.session_state[key].moved or {}
-    link.put({name: int(value) for name, value in moved.items() if name == "bits"})
     for name in moved.keys() & on_kept.keys():
         on_kept[name](str(moved[name]))
 

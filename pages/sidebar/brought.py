@@ -19,7 +19,7 @@ from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.page import TENSOR, Page
 from pages.shared.state import leaving, link, selection
-from pages.sidebar import changed, match_fields, tensor_controls, uploads
+from pages.sidebar import changed, ends, match_fields, scheme_state, tensor_controls, uploads
 from quantcore import tensors
 from quantcore.wording import joined, megabytes, printable, short
 
@@ -150,6 +150,26 @@ def change_value(typed: str) -> None:
     _say(_Notice(sentence, _page().script, undo=undo, source=source))
 
 
+def change_ends(typed: str) -> None:
+    """Fix the range to the ends that were dragged in a histogram (a callback).
+
+    Args:
+        typed: the ends, as in `ends.keep`.
+    """
+    scheme = selection.get().scheme
+    assert scheme is not None
+    before = scheme_state.range_choices(scheme.range_setting)
+    low, high = ends.keep(typed)
+    _changed(f"Range changed to {low:g} … {high:g}.", before)
+
+
+def change_bits(typed: str) -> None:
+    """Keep the bits that were seen while they were played (a callback)."""
+    before = {"bits": st.session_state["bits"]}
+    link.put({"bits": int(typed)})
+    _changed(f"Bits changed to {typed}.", before)
+
+
 def delivery() -> dict[str, Any] | None:
     """Return what the browser is to do with the files that it holds: a number, which ones, and the field."""
     found: dict[str, Any] | None = st.session_state.get(_DELIVERY)
@@ -273,6 +293,12 @@ def _before(controls: frozenset[str], with_tensor: bool) -> _Before:
     kept = tensor_controls.kept() if with_tensor else None
     values = {key: st.session_state.get(key) for key in controls}
     return _Before(kept, values, _page().script, st.query_params.to_dict())
+
+
+def _changed(sentence: str, before: Mapping[str, Any]) -> None:
+    """Say what was changed, with Undo to the values of controls before."""
+    script = _page().script
+    _say(_Notice(sentence, script, undo=_Before(None, before, script, {})))
 
 
 def _undo(before: _Before) -> None:

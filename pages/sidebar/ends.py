@@ -32,10 +32,11 @@ def followed_too(current: Current, result: qc.Quantized, block: tuple[int, ...] 
     return replace(current, controls=controls, move=partial(_moved, current.move))
 
 
-def keep(typed: str) -> None:
-    """Set the range of the scheme to the ends that were dragged (a callback)."""
-    ends = places(typed, 1 + ("," in typed))
-    link.put(scheme_state.range_choices(_fixed(ends)))
+def keep(typed: str) -> tuple[float, float]:
+    """Set the range of the scheme to the ends that were dragged, and return them (for callbacks)."""
+    setting = _fixed(places(typed, 1 + ("," in typed)))
+    link.put(scheme_state.range_choices(setting))
+    return setting.low, setting.high
 
 
 def _moved(others: Move, current: Current, values: Mapping[str, str]) -> Moved:

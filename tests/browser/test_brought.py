@@ -58,6 +58,7 @@ def test_text_files_and_images_are_pasted_and_dropped_anywhere_and_undone(app: A
     pasted_text_is_the_tensor_and_undo_returns(app, before)
     a_dropped_file_is_the_tensor_and_undo_returns(app)
     what_cannot_be_taken_is_refused_in_a_sentence(app)
+    what_is_pasted_before_the_page_is_drawn_is_taken_then(app)
     an_image_is_pasted_anywhere(app)
     an_uploaded_image_is_grey_and_its_link_holds_it(app, tmp_path)
 
@@ -96,6 +97,13 @@ def what_cannot_be_taken_is_refused_in_a_sentence(app: Any) -> None:
     expect(notice(app)).not_to_contain_text("docx")
     expect(notice(app).get_by_role("button", name="Undo")).to_have_count(0)
     wait_for(app, X)
+
+
+def what_is_pasted_before_the_page_is_drawn_is_taken_then(app: Any) -> None:
+    app.page.evaluate("document.asks = document.qsAsk; document.qsAsk = undefined")
+    assert bring(app, "paste", text="7 8\n9 -10")
+    app.page.evaluate("document.qsAsk = document.asks; document.body.append(document.createElement('i'))")
+    wait_for(app, np.array([[7, 8], [9, -10]]))
 
 
 @pytest.mark.slow  # by default, a file for the page that is open is tested

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_rest import expect
 
 import quantcore as qc
 from quantcore import tensors
@@ -112,6 +113,8 @@ def test_an_end_is_dragged_in_the_histogram(app: Any, parameters: dict[str, str]
     app.expect_scheme(str(scheme))
     assert page.evaluate(NUMBER) == seen
     assert page.locator(".qs-band").count() == 0
+    app.button("Undo")
+    app.expect_scheme(f"int4 {parameters.get('mode', 'symmetric')} per_tensor min_max textbook")
 
 
 @pytest.mark.slow  # what the route gives is tested without a browser
@@ -304,6 +307,17 @@ def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
     app.button("Undo")
     app.expect_parameter("src", None)
     app.wait(f"() => {NUMBER} === {start!r}")
+    keep_what_is_played_and_undo(app)
+
+
+def keep_what_is_played_and_undo(app: Any) -> None:
+    app.key("_play").locator("button").first.click()
+    app.wait("document.querySelector('.st-key-_play button').dataset.says === 'Keep 8 bits'")
+    app.key("_play").locator("button").first.click()
+    app.expect_scheme(text(8))
+    expect(app.page.get_by_text("Bits changed to 8.")).to_be_visible()
+    app.button("Undo")
+    app.expect_scheme(text(4))
 
 
 def arrows(app: Any, key: str, option: str) -> None:

@@ -24,8 +24,8 @@ _CAPTIONS = {
     "or the mistake.",
     "upload": "Upload the integers that some code made of the tensor in the sidebar: Match names the rules, "
     "or the mistake.",
-    "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter "
-    "evaluates it.",
+    "code": "Paste the code of a quantizer: its mistakes are named line by line. Python never "
+    "runs it: Quantscope works it out itself.",
 }
 KEYS = {
     SOURCE,

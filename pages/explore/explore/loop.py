@@ -21,7 +21,8 @@ WIDE, GAP, TITLE = 460, 24, 24  # px of a map, between two, and above one
 LOWEST, HIGHEST = 60, 264  # px of a map's height
 STRETCH = 1.7  # maximum width of a cell over its height
 NUMBERS = 144  # cells of a map: more have no numbers
-SMALL, TEXT, LINE, LINES = 11, 15, 15, 10  # px of type and of a line of small print; most lines
+SMALL = 13  # px of the smallest type: a smaller one runs its words together
+TEXT, LINE, LINES = 15, 18, 10  # px of type and of a line of small print; most lines
 TITLES = {"x": "Original", "codes": "Codes", "dequantized": "Dequantized", "error": "Error"}
 _PAPER = {"light": ("#ffffff", "#31333f"), "dark": ("#1a1a18", "#fafafa")}  # with the ink
 
@@ -73,7 +74,7 @@ def _frame(tensor: PageTensor, scheme: qc.Scheme, view: View, address: str, them
 def _small_print(tensor: PageTensor, address: str) -> list[str]:
     """Return its lines; the first is for the scheme."""
     shape = "x".join(map(str, tensor.shape))
-    lines = textwrap.wrap(address, (2 * WIDE) // 8, break_on_hyphens=False)
+    lines = textwrap.wrap(address, (2 * WIDE) // 9, break_on_hyphens=False)
     if len(lines) > LINES:
         lines = ["The link is too long to print."]
     return ["", f"{tensor.name} {shape}", *lines]
@@ -91,7 +92,7 @@ def _map(
     if values.size > NUMBERS:
         return
     rows, columns = values.shape
-    pen, font = ImageDraw.Draw(image), ImageFont.load_default(min(SMALL + 2, 0.7 * high / rows))
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(min(SMALL, 0.7 * high / rows))
     for (row, column), value in np.ndenumerate(values):
         text = f"{value:.0f}" if name == "codes" else f"{value:.2f}"
         dark = colors[row, column] @ (0.299, 0.587, 0.114) < 140

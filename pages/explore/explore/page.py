@@ -13,7 +13,7 @@ from pages.shared.state import choice, pinned
 from pages.shared.state.selection import ENDS, VALUE
 from pages.sidebar import brought, ends, unsupported
 
-KEPT = {VALUE: brought.change_value, ENDS: ends.keep}
+KEPT = {VALUE: brought.change_value, ENDS: brought.change_ends, "bits": brought.change_bits}
 
 row = partial(st.container, horizontal=True, wrap=False, gap="small", vertical_alignment="center")
 explore = st.container(key="explore", gap="xxsmall")

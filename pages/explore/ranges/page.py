@@ -13,7 +13,7 @@ from pages.shared.page_frame import page_frame
 from pages.shared.state.selection import ENDS, VALUE
 from pages.sidebar import brought, ends, unsupported
 
-KEPT = {VALUE: brought.change_value, ENDS: ends.keep}
+KEPT = {VALUE: brought.change_value, ENDS: brought.change_ends}
 
 with page_frame(
     "Which range should the codes span?",

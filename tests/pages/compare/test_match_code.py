@@ -49,7 +49,7 @@ def source(at):
 def test_first_view_says_what_to_do():
     at = opened()
     assert not at.exception
-    assert any("Our own interpreter evaluates it." in text for text in said(at.caption))
+    assert any("Python never runs it" in text for text in said(at.caption))
     assert [b.key for b in at.button if (b.key or "").startswith("_match_code_card_")]
     assert at.query_params["match_src"] == "code"
     assert all(button.key != "match_go" for button in at.button)
@@ -310,7 +310,7 @@ def test_code_that_no_link_can_carry_is_refused_in_words(unsearched):
     assert any("does not fit in a link" in text for text in said(at.info))
 
 
-def test_a_table_is_named_by_its_size_and_its_codes_are_not_searched_as_integers():
+def test_a_table_is_named_by_its_size_and_its_codes_are_not_searched_as_integers(unsearched):
     levels = ", ".join(f"{(i - 7.5) / 7.6:.4f}" for i in range(16))
     text = f"t = torch.tensor([{levels}])\ns = x.abs().max()\nq = (x[..., None] / s - t).abs().argmin(-1)\ny = t[q] * s"
     at = opened(text)
