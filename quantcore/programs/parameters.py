@@ -33,6 +33,7 @@ from quantcore.expressions import (
     Number,
     Where,
     renamed,
+    written,
 )
 from quantcore.formats import Format
 from quantcore.numerics import decimal
@@ -114,10 +115,12 @@ def _symmetric_scale(fmt: Format, c: Convention) -> Iterator[ProgramLine]:
     if c.scale.inverse == "of_range":
         yield ProgramLine("max|x|", HIGH, dtype)
         why, source = "1/s is computed from the range, not from s", c.source("inverse")
-        yield ProgramLine("1/s", c.scale.inverse_of_range(fmt), dtype, why, source)
+        inverse = c.scale.inverse_of_range(fmt)
+        yield ProgramLine("1/s", inverse, dtype, why, source)
         if c.scale.bad_inverse == "one":
-            least = Where(IS_FINITE(INVERSE), 0, Number(1.0), INVERSE, "since 1 / max|x| is not finite")
-            yield ProgramLine("1/s", least, dtype, "1 if it is not finite", c.source("bad_inverse"))
+            note = f"since {written(inverse)} is not finite"
+            finite = Where(IS_FINITE(INVERSE), 0, Number(1.0), INVERSE, note)
+            yield ProgramLine("1/s", finite, dtype, "1 if it is not finite", c.source("bad_inverse"))
 
 
 def _scale(c: Convention) -> Iterator[ProgramLine]:

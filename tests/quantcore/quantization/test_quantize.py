@@ -56,11 +56,10 @@ LAYOUTS = [
     ((2, 3, 4, 5), qc.PerGroup(2, axis=-4), (2, 1, 1, 1)),
     ((2, 3, 4, 5), qc.PerBlock((2, 2, 3, -1)), (2, 2, 3, 5)),
 ]
-# every format if there is one block, otherwise every 15th in turn
-SHAPES_AND_BLOCKS = [pytest.param(*layout, id=f"{layout[0]}-{layout[1]}") for layout in LAYOUTS]
 
 
 def formats_for(shape, block):
+    """Every format if there is one block, otherwise every 15th in turn."""
     if math.prod(grid_of(shape, block)) <= 1 or (shape, block) == ((6, 10), (4, 3)):
         return list(enumerate(FORMATS))
     start = [layout[::2] for layout in LAYOUTS].index((shape, block))
@@ -125,7 +124,7 @@ def codes_of_fake_quantize(x, scale, zero_point, block, fmt):
     return codes
 
 
-@for_each(("shape", "granularity", "block"), some_rows(SHAPES_AND_BLOCKS, 5))
+@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 5))
 @for_each("make", [halves, off_ties])
 def test_codes_against_fake_quantize(shape, granularity, block, make):
     for seed, fmt in formats_for(shape, block):
@@ -227,7 +226,7 @@ def numpy_codes(x, scale, zero_point, fmt):
     return np.clip(np.rint(x / scale) + np.float32(zero_point), qmin, qmax).astype(np.int64)
 
 
-@for_each(("shape", "granularity", "block"), some_rows(SHAPES_AND_BLOCKS, 5))
+@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 5))
 @for_each("symmetric", [True, False])
 def test_parameters_and_codes_against_numpy(shape, granularity, block, symmetric):
     for seed, fmt in formats_for(shape, block):

@@ -34,7 +34,7 @@ LINES = {
     r", since (the (range is 0|scale was replaced)|high - low is .*|low / s is NaN)": "",
     r", the maximum of 1/s": "",
     r", at the limits of the powers of two, .*": "",
-    r", since 1 / max\|x\| is not finite": "",
+    r", since .*1 / max\|x\|\) is not finite": "",
     r", of x - mean": "",
     r", symmetric( and (un)?signed)?": "",
     r", half to even": "rint",
@@ -99,7 +99,7 @@ def since(text, t):
             "the scale was replaced": t.replaced and t.zero_point == 0,
             "low / s is NaN": np.isnan(low / raw),
             "low / s is NaN before s is replaced": t.replaced and low == high == 0,
-            "1 / max|x| is not finite": not np.isfinite(f32(1) / high),
+            "2688 · (1 / max|x|) is not finite": not np.isfinite(f32(1) / high * f32(2688)),
             "the scale is stored as 0": t.scale == 0 and np.isinf(t.coded_scale),
             "s is 2^-127": t.scale == 2.0**-127 != t.coded_scale,
             "the value is out of range": not t.scheme.format.qmin <= t.shifted <= t.scheme.format.qmax,
@@ -257,6 +257,16 @@ def test_every_line_comes_to_its_value(name, part):
                 assert step.name != "1/s" or scale_of_factor(step, t), (text, row[:5], step)
                 assert found is None or found, (text, row[:5], step)
     assert checked > len(part(range(20)))
+
+
+@for_each("largest", [0.0, 1e-40, 3e-39, 1e-38, 1e-35])
+def test_a_factor_that_is_not_finite_is_replaced(largest):
+    """Of the smallest numbers 1 / max|x| is infinite, of larger ones only 448 · 6 times it."""
+    x = np.array([[0, 0, 0, largest]], f32)
+    result = qc.apply(x, "e4m3fn per_channel compressed_tensors.nvfp4.scales")
+    lines = [step for step in qc.trace(result, (0, 3)).steps() if step.name == "1/s"]
+    assert [proved(step, qc.trace(result, (0, 3))) for step in lines] == [True]
+    assert ("is not finite" in lines[0].formula) == (largest < 1e-35)
 
 
 def test_a_line_that_is_false_is_found():
