@@ -52,7 +52,8 @@ class Archive:
     """The directory of a zip file.
 
     Raises:
-        QuantError: it is not a zip file, is damaged, has too long a directory, or takes too much once unpacked.
+        QuantError: it is not a zip file, is damaged, has too long a directory, or claims too much once
+            unpacked.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -88,8 +89,8 @@ class Archive:
             )
         if unpacked > MAX_UNPACKED:
             raise QuantError(
-                f"The compressed members of {named(source.name)} take {megabytes(unpacked)} once unpacked; the "
-                f"limit is {megabytes(MAX_UNPACKED)}. Save it without compression."
+                f"The compressed members of {named(source.name)} take {megabytes(unpacked)} once unpacked; "
+                f"the limit is {megabytes(MAX_UNPACKED)}. Save it without compression."
             )
         self._offsets = dict[str, int]()
         self.members = {info.filename: info for info in files}
