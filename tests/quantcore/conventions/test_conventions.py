@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some_rows
+from parts import in_parts, some_rows
 
 import quantcore as qc
 from quantcore.conventions import KERNELS
@@ -76,9 +76,10 @@ def test_every_library_is_recorded():
     assert set(qc.INTEGER_CONVENTIONS) - set(LIBRARIES) == {"textbook", "aimet.2024.Quantize"}
 
 
+@in_parts(2)
 @for_each("name", LIBRARIES)
-def test_integers_of_the_library(name):
-    wrong = {case["id"]: words for case in golden.cases(name) if (words := differences(case))}
+def test_integers_of_the_library(name, part):
+    wrong = {case["id"]: words for case in part(golden.cases(name)) if (words := differences(case))}
     assert not wrong, (
         f"{len(wrong)} of {len(golden.cases(name))} cases: {dict(itertools.islice(wrong.items(), 5))}"
     )
@@ -91,9 +92,10 @@ def spread(parameters, block, shape):
     return parameters[tuple(slice(0, n) for n in shape)]
 
 
+@in_parts(2)
 @for_each("name", LIBRARIES)
-def test_dequantized_is_the_library_s(name):
-    for case in golden.cases(name):
+def test_dequantized_is_the_library_s(name, part):
+    for case in part(golden.cases(name)):
         if case.get("dequant_kind", "").startswith("canonical"):
             result = run(case)
             q, z, s = (golden.array(case[k]) for k in ("codes", "zero_point", "scale"))

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 from grid import for_each
+from parts import in_parts
 from places import GOLDEN
 
 import quantcore as qc
@@ -127,10 +128,11 @@ NOT_RECORDED = AS_BYTES | {
 }
 
 
+@in_parts(2)
 @for_each("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
-def test_exact(preset):
+def test_exact(preset, part):
     assert cases(preset), f"nothing is recorded for {preset}"
-    words = [line for case in cases(preset) for line in differences(case, scheme_of(case))]
+    words = [line for case in part(cases(preset)) for line in differences(case, scheme_of(case))]
     assert not words, "\n".join(words)
 
 

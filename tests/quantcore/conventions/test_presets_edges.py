@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore.quantization import apply_quietly
@@ -42,7 +43,7 @@ def hard_tensors(shape):
     }
 
 
-@each_preset
+@for_each("preset", some(qc.PRESETS, 3))
 def test_hard_tensors(preset):
     scheme = qc.PRESETS[preset]
     shape = SHAPE if preset == "torchao.nf4" else (6, 256)  # its scales are quantized in blocks of 256
@@ -97,7 +98,7 @@ SHRINKING = (
 )
 
 
-@each_preset
+@for_each("preset", some(qc.PRESETS, 2))
 def test_quantizing_again_changes_nothing(preset):
     scheme = qc.PRESETS[preset]
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
@@ -116,7 +117,7 @@ def test_quantizing_again_changes_nothing(preset):
         torch.testing.assert_close(again, once, rtol=0, atol=0)
 
 
-@each_preset
+@for_each("preset", some(list(qc.PRESETS)[::-1], 3))
 def test_on_the_grid(preset):
     """No block has more distinct values than the format, or codes outside of it."""
     scheme = qc.PRESETS[preset]

@@ -49,7 +49,7 @@ def test_example_shows_its_kind_first(kind):
     assert str(scheme) == str(qc.Scheme.parse(str(scheme)))
 
 
-@for_each("convention", some(qc.INTEGER_CONVENTIONS))
+@for_each("convention", some(qc.INTEGER_CONVENTIONS, 6))
 def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(convention):
     """A float zero point or a minimum may be any number."""
     x, told = RNG.normal(size=(8, 32)).astype(np.float32), set()

@@ -109,14 +109,14 @@ def test_every_kind_is_planted_in_every_family_or_impossible():
         assert len(cases) == len(possible)
 
 
-@in_parts(3)
+@in_parts(5)
 @for_each("kind", PLANTED)
 def test_what_is_planted_is_found_in_every_family(kind, part):
     for name, scheme in part(PLANTED[kind]):
         assert kind in findings(name, scheme), (name, scheme)
 
 
-@in_parts(7)
+@in_parts(11)
 @for_each("family", FAMILIES)
 def test_what_is_impossible_is_not_found(family, part):
     """In all tensors and schemes that are planted for other kinds; the kinds are asked even so."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some_rows
 
 import quantcore as qc
 from quantcore.analysis.views import View, box_of_blocks, map_data
@@ -46,7 +47,7 @@ def test_numbers_are_those_of_the_flattened_tensor(shape, size):
     assert qc.storage(result.scheme, shape) == qc.storage(flat.scheme, (max(1, math.prod(shape)),))
 
 
-@each
+@for_each(("shape", "size"), some_rows(itertools.product(SHAPES, SIZES), 5))
 def test_trace_and_maps_find_the_right_scale(shape, size):
     result, flat = pair(shape, size)
     each_scale = cells_of(flat.scale, flat.blocked_shape, flat.block).reshape(shape)
@@ -119,6 +120,7 @@ def test_figures_take_them():
     assert qc.figures.distribution(result, block=(1,)).data
 
 
+@pytest.mark.slow  # importing hqq takes 3 s
 def test_hqq_groups_over_the_ends_of_rows():
     hqq = pytest.importorskip("hqq.core.quantize").Quantizer
     x = torch.randn(6, 10, generator=torch.Generator().manual_seed(2))

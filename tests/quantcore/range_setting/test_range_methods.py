@@ -101,7 +101,7 @@ def candidates_of(block, symmetric, n):
         yield still + (low - still) * share, still + (high - still) * share
 
 
-@each_data
+@for_each("data", some(DATA, 2))
 @pytest.mark.parametrize("fmt", some(FORMATS, 3))
 def test_min_mse_is_the_best_of_all_candidates(fmt, data):
     scheme = qc.Scheme.parse(f"{fmt} per_channel(0) min_mse(candidates=9)")
@@ -170,7 +170,7 @@ EVERY_CONVENTION = sorted(CONVENTIONS)
 
 
 @in_parts(19)
-@for_each("convention", some(EVERY_CONVENTION, 3))
+@for_each("convention", some(EVERY_CONVENTION, 7))
 def test_a_search_finds_what_measuring_every_range_does(convention, part):
     """The search never skips the range with the least error, compared to the last bit."""
     shares = 1 - torch.arange(16) / 16
@@ -484,7 +484,7 @@ def test_half_quadratic_has_the_recorded_parameters(case):
 
 @for_each("round_zero", [False, True])
 @for_each(
-    "data", some(["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"], 3)
+    "data", some(["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"], 4)
 )
 def test_half_quadratic_is_hqqs(data, round_zero):
     quantizer = pytest.importorskip("hqq.core.quantize").Quantizer

@@ -54,12 +54,13 @@ def read(text):
     return float(np.float32(text))
 
 
+@in_parts(2)
 @for_each(("shape", "scheme"), CASES)
-def test_trace_is_the_result(shape, scheme):
+def test_trace_is_the_result(shape, scheme, part):
     result = qc.apply(sample(shape, len(shape)), scheme)
     x_hat, error = result.dequantized, result.error
     indices = list(itertools.product(*map(range, shape)))
-    for index in indices[:: max(1, len(indices) // 5)]:
+    for index in part(indices[:: max(1, len(indices) // 5)]):
         t = qc.trace(result, index)
         position = tuple(i // b for i, b in zip(index, result.block, strict=True))
         scale, zero_point = result.scale[position].item(), result.zero_point[position].item()
