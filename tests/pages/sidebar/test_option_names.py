@@ -78,7 +78,7 @@ def problems(key: str, options: list[str]) -> list[str]:
 
 
 def test_options_are_words_in_one_style() -> None:
-    at, found = opened(""), {}
+    at, found = opened("", src="generate", dist="normal", shape="4x6"), {}  # small: the pages compute with it
     for url, choices in [*((page.url_path, {}) for page in PAGES), *STATES]:
         at = at.switch_page(script_of(url)).run()
         for key, value in choices.items():
