@@ -25,6 +25,15 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def unpacked(wheel):
+    """What the wheel holds, as pip lays it out, but for the commands: pip itself takes seconds."""
+    site = wheel.parent / "unpacked"
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(site)
+    return site
+
+
+@pytest.fixture(scope="module")
 def installed(wheel):
     """A folder of packages with nothing of the checkout, in an environment that has what they require."""
     site = wheel.parent / "site"
@@ -51,17 +60,19 @@ def test_the_wheel_has_every_file_that_is_read(wheel):
     assert not any("__pycache__" in name or name.startswith("tests") for name in inside)
 
 
-def test_the_library_and_its_command_work_where_they_are_installed(installed):
-    example = installed / "quantcore" / "checkpoints" / "examples" / "data" / "minilm-q4_k_m.gguf"
+def test_the_library_and_its_command_work_where_they_are_installed(unpacked):
+    example = unpacked / "quantcore" / "checkpoints" / "examples" / "data" / "minilm-q4_k_m.gguf"
     text = (
-        "import runpy, sys, quantcore as qc; "
+        "import sys, quantcore as qc; from importlib.metadata import distributions; "
         "print(qc.__file__, qc.apply([[0.5, -1.0]], 'int4').codes.tolist()); "
         f"sys.argv = ['quantscope', 'list', {str(example)!r}]; "
-        f"runpy.run_path({str(installed / 'bin' / 'quantscope')!r}, run_name='__main__')"
+        f"(found,) = distributions(name='quantscope', path=[{str(unpacked)!r}]); "
+        "(command,) = found.entry_points.select(group='console_scripts', name='quantscope'); "
+        "sys.exit(command.load()())"
     )
-    done = run(installed, sys.executable, "-c", text)
+    done = run(unpacked, sys.executable, "-c", text)
     first, _, listed = done.stdout.partition("\n")
-    assert first.split() == [str(installed / "quantcore" / "__init__.py"), "[[3,", "-7]]"], done.stderr
+    assert first.split() == [str(unpacked / "quantcore" / "__init__.py"), "[[3,", "-7]]"], done.stderr
     assert (done.returncode, "gguf" in listed) == (0, True), done.stderr
 
 

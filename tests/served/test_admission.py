@@ -16,13 +16,13 @@ from benchmarks.visitor import Visitor, visit
 from pages.serving.work.admission import Turn, WorkKind
 from pages.shared.computing import turn
 
-LARGE = "3072x3072"  # 38 MB, which need more than half of the 87 MB for large work: one at a time
-VISITORS = 4
+LARGE = "2048x2048"  # 17 MB, which need more than half of the 39 MB for large work: one at a time
+VISITORS = 3
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serve(tmp_path_factory.mktemp("served"), QUANTSCOPE_WORK_GB="0.1") as server:
+    with serve(tmp_path_factory.mktemp("served"), QUANTSCOPE_WORK_GB="0.045") as server:
         finish(visit(server.host, "", "shape=8x8"))
         yield server.host
 
@@ -98,7 +98,7 @@ def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
 def test_a_tensor_that_does_not_fit_is_refused_in_words(host: str, page: str) -> None:
     shown = finish(visit(host, page, "shape=4096x14336"))
     (said,) = {text for text in shown.texts if "of memory" in text}
-    assert "this server gives one visitor at most 100.0 MB" in said
+    assert "this server gives one visitor at most 45.0 MB" in said
     assert "choose a smaller tensor" in said
     assert not any("SQNR" in text for text in shown.texts)
 

@@ -262,6 +262,7 @@ def test_integers_in_the_link_come_back(values):
     np.testing.assert_array_equal(_unpacked(tensors.decode(text)), codes)
 
 
+@pytest.mark.slow  # the library's test has NaN and infinity
 def test_a_search_of_a_tensor_with_nan():
     at = the_app("match")
     at.session_state["src"], at.session_state["_pasted"] = "paste", "nan, 1"  # of more, the search takes seconds

@@ -43,6 +43,9 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     assert said(at.warning) == []
     assert any(m.value.startswith("# ") for m in at.markdown)
     assert any(c.value.startswith("Sources:") for c in at.caption)
+    labels = {button.label.lower() for button in at.button}
+    assert labels & {"previous", "next"}
+    assert not labels & {step.lower() for found in curriculum.LESSONS.values() for step in found.steps}
 
 
 def test_lessons_stand_in_their_order() -> None:
@@ -52,7 +55,7 @@ def test_lessons_stand_in_their_order() -> None:
     assert {curriculum.step_key(name) for name in LESSONS} <= KEYS
 
 
-@for_each("name", some(LESSONS, 5))
+@for_each("name", some(LESSONS, 6))
 def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(curriculum.LESSONS[name].steps)
@@ -69,7 +72,7 @@ def test_next_and_previous_walk_the_steps(name: str) -> None:
     assert widget(at, curriculum.step_key(name)).value == steps[-2]
 
 
-@for_each("tensor", some(["2x3x4", "1x1", "7", "40x30"]))
+@for_each("tensor", some(["2x3x4", "1x1", "7", "4x5"]))
 @for_each(("name", "step", "more"), [
     ("scale", "yours", {}), ("zero_point", "choose", {}), ("error", "yours", {}),
     ("mistakes", "truncated", {"learn_mistakes_mine": "true", "learn_mistakes_shown": "reveal"}),
@@ -101,16 +104,6 @@ def test_large_mode_is_a_part_of_the_link(name: str) -> None:
     assert widget(at, "learn_large").value is True
     assert "learn_large" in at.query_params
     assert widget(opened(name), "learn_large").value is False
-
-
-def test_no_step_is_called_as_a_button() -> None:
-    named = {step.lower() for found in curriculum.LESSONS.values() for step in found.steps}
-    for name in LESSONS:
-        labels = {
-            button.label.lower() for button in opened(name, list(curriculum.LESSONS[name].steps)[1]).button
-        }
-        assert {"previous", "next"} <= labels
-        assert not labels & named
 
 
 @for_each("name", some(CASES))
@@ -245,8 +238,7 @@ def test_groups(size: int) -> None:
     assert len(numbers(tables(at)["scale s"])[0]) == 6 // size
 
 
-@for_each("down", [1, 2, 4])
-@for_each("across", [1, 3, 6])
+@for_each(("down", "across"), some_rows(itertools.product([1, 2, 4], [1, 3, 6]), 4))
 def test_blocks(down: int, across: int) -> None:
     at = opened(
         "granularity", "blocks", learn_granularity_down=str(down), learn_granularity_across=str(across)

@@ -108,7 +108,7 @@ def test_the_file_types_of_llama_cpp_are_in_the_curve() -> None:
 
 
 def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> None:
-    at = opened(sn_bits="0.5", sn_sort="harm", sn_kinds="true")
+    at = opened(sn_more="int8 per_channel(0)", sn_bits="0.5", sn_sort="harm", sn_kinds="true")
     assert not said(at.warning)
     (problem,) = said(at.error)
     assert problem.startswith("No choice takes at most")
@@ -133,13 +133,13 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     [("int4 per_frog", "per_frog"), ("; ".join(f"int8 percentile({90 + i / 2})" for i in range(13)), "Give 1 to 12 schemes, not 13."), (" ", "Give 1 to 12 schemes, not 0.")],
 )  # fmt: skip
 def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
-    at = change(opened(ck="example:minilm", sn_sort="harm"), "sn_more", more)
+    at = change(opened(ck="example:minilm", sn_more="int8", sn_sort="harm"), "sn_more", more)
     assert problem in said(at.error)[0]
     assert widget(change(at, "sn_more", "int8"), "sn_sort").value == "harm"
 
 
 def test_a_minimum_that_is_not_understood_is_one_sentence() -> None:
-    at = opened(ck="example:minilm", sn_minimum="query=8")
+    at = opened(ck="example:minilm", sn_more="int8; int4", sn_minimum="query=8")
     assert said(at.error) == ["The minimum for 'query' fits no weight that is measured; write a part of its name between *."]
     assert "qs-taken" not in picture(at)
     assert "qs-taken" in picture(change(at, "sn_minimum", "*query*=8"))
@@ -249,7 +249,7 @@ def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytes
 
 
 def test_a_click_leads_to_the_checkpoint() -> None:
-    at = opened(ck="example:minilm", sn_tensor=DENSE, sn_scheme=str(qc.Scheme.parse("int4 per_group(32)")))
+    at = opened(ck="example:minilm", sn_more="int4 per_group(32)", sn_tensor=DENSE, sn_scheme=str(qc.Scheme.parse("int4 per_group(32)")))
     (button,) = [b for b in at.button if b.label == "Open in Checkpoint"]
     at = button.click().run()
     assert not at.exception
@@ -259,7 +259,7 @@ def test_a_click_leads_to_the_checkpoint() -> None:
 
 def test_a_click_leads_to_the_layer_of_a_weight() -> None:
     scheme = str(qc.Scheme.parse("int4 per_group(32)"))
-    at = opened(ck="example:minilm", sn_tensor=DENSE, sn_scheme=scheme)
+    at = opened(ck="example:minilm", sn_more=scheme, sn_tensor=DENSE, sn_scheme=scheme)
     (button,) = [b for b in at.button if b.label == "Open in Layer"]
     at = button.click().run()
     assert not at.exception
@@ -294,7 +294,7 @@ def test_an_imatrix_gives_the_error_of_outputs(tmp_path: Path, monkeypatch: pyte
     entry = struct.pack("<i", len(name)) + name + struct.pack("<ii", 1, len(means)) + means.tobytes()
     (tmp_path / "m.dat").write_bytes(struct.pack("<i", 1) + entry)
     scheme = str(qc.Scheme.parse("int4 per_group(32)"))
-    at = opened(ck="example:minilm", ck_imatrix="m.dat", sn_error="output", sn_tensor=QUERY, sn_scheme=scheme)
+    at = opened(ck="example:minilm", ck_imatrix="m.dat", sn_error="output", sn_more=scheme, sn_tensor=QUERY, sn_scheme=scheme)
     assert "DENSE has no output error" in said(at.error)[0].replace(DENSE, "DENSE")
     assert any("no entry" in text for text in said(at.markdown))
     assert any("imatrix: 1 of 2 weights" in block.proto.popover.label for block in at.get("popover"))

@@ -1,10 +1,13 @@
 """Every page that takes a tensor computes in its dtype."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from app_page import said, the_app, widget
 from grid import for_each
+from parts import some_rows
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -14,6 +17,7 @@ from quantcore import tensors
 from tests.pages.explore.test_explore import drawn, maps, opened
 
 X = torch.from_numpy(tensors.generate(tensors.Generated(shape=(16, 64))))
+LIBRARIES = ["textbook", "torchao", "torchao.int8", "compressed_tensors", "quanto", "onnx", "torch.fake_quantize"]
 LINK = {"shape": "16x64", "bits": "8", "per": "channel"}
 
 
@@ -24,8 +28,7 @@ def on_page(url: str, **link: str) -> AppTest:
     return at.run()
 
 
-@for_each("library", ["textbook", "torchao", "torchao.int8", "compressed_tensors", "quanto", "onnx", "torch.fake_quantize"])
-@for_each("dtype", ["bfloat16", "float16"])
+@for_each(("dtype", "library"), some_rows(itertools.product(["bfloat16", "float16"], LIBRARIES), 2))
 def test_maps_show_what_the_library_gives(dtype: str, library: str) -> None:
     """The values where they are rounded to the dtype are sent, else computed in the browser from codes and scales."""
     at = opened(**LINK, dtype=dtype, library=library)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from gguf_bytes import all_types
+from parts import in_parts
 
 from quantcore.checkpoints import encode, open_checkpoint
 from quantcore.checkpoints.ggml import BLOCK_TYPES
@@ -55,11 +56,12 @@ def neighbors(name, element):
     return {(row, c) for c in found}
 
 
+@in_parts(2)
 @pytest.mark.parametrize("name", NAMES)
-def test_each_bit_of_a_code_changes_that_code_alone(name, flip):
+def test_each_bit_of_a_code_changes_that_code_alone(name, part, flip):
     tensor = flip(name)
     codes, scale = tensor.codes().numpy(), tensor.scale().numpy()
-    for element in ELEMENTS[name]:
+    for element in part(ELEMENTS[name]):
         place = tensor.locate(element).code
         assert place.file == "model.gguf"
         seen = set()
@@ -75,8 +77,9 @@ def test_each_bit_of_a_code_changes_that_code_alone(name, flip):
         assert element in seen <= neighbors(name, element)
 
 
+@in_parts(3)
 @pytest.mark.parametrize("name", NAMES)
-def test_each_bit_of_a_parameter_changes_its_block_alone(name, flip):
+def test_each_bit_of_a_parameter_changes_its_block_alone(name, part, flip):
     tensor = flip(name)
     kind, element = BLOCK_TYPES[name], ELEMENTS[name][1]
     before, codes = tensor.read().numpy(), tensor.codes().numpy()
@@ -87,7 +90,7 @@ def test_each_bit_of_a_parameter_changes_its_block_alone(name, flip):
     for role, place in location.parameters.items():
         stored = tensor.stored()[role].numpy()
         run = kind.elements * 2 // stored.shape[1]
-        for bit in place.bits:
+        for bit in part(place.bits):
             other = flip(name, bit)
             assert np.array_equal(other.codes().numpy(), codes)
             assert changed(stored, other.stored()[role].numpy()) == [(element[0], element[1] // run)], (

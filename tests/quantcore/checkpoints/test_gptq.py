@@ -4,18 +4,20 @@ import numpy as np
 import pytest
 from checkpoint_cases import case, cases, changed, differences, flipped, misplaced, quantized_names
 from grid import for_each
+from parts import in_parts
 
 from quantcore.checkpoints import open_checkpoint
 
 GPTQ = cases("gptq_")
 
 
+@in_parts(2)
 @for_each("given", GPTQ, ids=str)
-def test_places(given, tmp_path):
+def test_places(given, part, tmp_path):
     for name in quantized_names(given)[:1]:
         rows, columns = open_checkpoint(given.release).tensors[name].shape
         # 3-bit codes 10 and 21 of each 32 cross a word boundary
-        for index in [(0, 0), (rows - 1, columns - 1), (rows // 2, 10), (3, 21)]:
+        for index in part([(rows - 1, columns - 1), (0, 0), (rows // 2, 10), (3, 21)]):
             assert misplaced(given, name, index, tmp_path) == []
 
 

@@ -92,7 +92,7 @@ def check_lines(origin, value):
     assert equal(origin.value, value)
 
 
-@for_each("given", some(CASES, 4), ids=str)
+@for_each("given", some(CASES, 6), ids=str)
 def test_the_lines_give_the_value(given):
     """For every tensor, the text evaluates to what `read` returns, and its code is that of `codes`."""
     checkpoint = open_checkpoint(given.release)
@@ -152,7 +152,7 @@ def check_neighbors(tensor, word):
             assert place.bits[at] == (word.offset + position // 8, position % 8), owner
 
 
-@for_each("given", some(sound()[2:] + sound()[:2], 3), ids=str)
+@for_each("given", some(sound()[2:] + sound()[:2], 5), ids=str)
 def test_a_flipped_bit_changes_the_code(given, tmp_path):
     """Flipping the code's first or last bit in a copy changes just that bit, and the value accordingly."""
     for name in quantized_names(given)[:1]:
@@ -167,7 +167,7 @@ def test_a_flipped_bit_changes_the_code(given, tmp_path):
             check_lines(changed, other.read()[index])
 
 
-@for_each("given", sound(), ids=str)
+@for_each("given", some(sound(), 3), ids=str)
 def test_only_the_bytes_of_the_element_are_read(given):
     """At most its words, those of its parameters, and a row of codes or an index are read, never the tensor."""
     checkpoint = open_checkpoint(given.release)
@@ -191,7 +191,7 @@ def run_script(text, folder):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@for_each("given", some([*CASES[1:], CASES[0]], 3), ids=str)
+@for_each("given", some([*CASES[1:], CASES[0]], 5), ids=str)
 def test_the_script_prints_the_value(given):
     folder = given.release if given.release.is_dir() else given.release.parent
     for name, tensor in open_checkpoint(given.release).tensors.items():
@@ -297,7 +297,7 @@ def test_lines_of_codes_whose_leak_is_undone():
     (tensor,) = open_checkpoint(given.release).tensors.values()
     codes, parameters = tensor.codes().numpy(), tensor.layout.parameters()
     scale, least = parameters.scale.numpy(), parameters.min.numpy()
-    for column in (0, 9, 31, 32, 33, 45, 63, 64, 65, 95, 96, 127, 200, 255, 256, 288, 511):
+    for column in (0, 31, 32, 45, 64, 96, 255, 288, 511):
         code = int(codes[3, column])
         leaks = column // 32 % 2 and int(codes[3, column - 32]) >> 4
         undone = code - (code & 1) if leaks else code

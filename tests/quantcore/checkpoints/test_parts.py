@@ -1,9 +1,9 @@
 """Against an original that holds the same weights otherwise: experts stacked, weights fused, matrices transposed."""
 
+import pytest
 import releases
 import torch
 from grid import for_each
-from parts import some
 from releases import WRITERS, save
 
 from quantcore.checkpoints import open_checkpoint
@@ -88,9 +88,10 @@ PAIRS = {
     "Conv1D": (lambda: conv1d(False), lambda: conv1d(True), "h.2.mlp.c_fc.weight"),
     "a square Conv1D": (lambda: conv1d(False), lambda: conv1d(True), "h.2.attn.c_proj.weight"),
 }  # fmt: skip
+QUICK = ("experts stacked", "experts transposed", "a square Conv1D")
 
 
-@for_each("what", some(PAIRS, 4))
+@for_each("what", [what if what in QUICK else pytest.param(what, marks=pytest.mark.slow) for what in PAIRS])
 def test_every_part_is_compared(what, tmp_path):
     """Nothing is said of a sound release; two rows of one weight exchanged are found."""
     ours, theirs, name = PAIRS[what]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import in_parts, some
 from places import GOLDEN
 
 import quantcore as qc
@@ -343,19 +343,21 @@ def test_inverse_scale():
 
 
 @pytest.mark.parametrize("kernel", some(["textbook", "torchao", "compressed_tensors"]))
-def test_scale_from_elsewhere(kernel):
+@in_parts(2)
+def test_scale_from_elsewhere(kernel, part):
     """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
     scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) {kernel}")
     scale = torch.linspace(0.01, 0.02, 24)[:, None]
     zero_point = torch.arange(-12, 12)[:, None]
     codes = qc.quantize(x, scale, zero_point, scheme)
-    for z in (zero_point, -zero_point, None):  # also with the opposite sign, or unknown
+    for z in part((zero_point, -zero_point, None)):  # also with the opposite sign, or unknown
         best = match(x, codes, scale=scale, zero_point=z).exact[0]
         assert given(best.scheme, scale, zero_point)
         assert kernel in {s.convention.name for s in best.schemes}
 
 
+@pytest.mark.slow  # the page's test finds one, and each reason is asked for without a search
 def test_damaged_cells_are_named(one_dtype):
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) textbook")
     x = sample()[:7, :11]
@@ -376,6 +378,7 @@ def test_damaged_cells_are_named(one_dtype):
     assert dict(nearest.reasons)["outside the format"] == 1
 
 
+@pytest.mark.slow  # so does the search whose progress is told
 def test_nothing_fits_noise(one_dtype):
     noise = torch.randint(-8, 8, (7, 11), generator=torch.Generator().manual_seed(0))
     found = match(sample()[:7, :11], noise)
@@ -408,6 +411,7 @@ def test_every_rank(shape):
 def test_nan_is_what_the_library_makes_of_it():
     x = sample()
     x[3, 4] = float("inf")
+    x[5, 6] = float("nan")
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) torchao")
     found = match(x, qc.apply(x, scheme).codes)
     assert scheme in [s for c in found.exact for s in c.schemes]

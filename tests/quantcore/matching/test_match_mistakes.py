@@ -155,6 +155,7 @@ def bounds(candidate, x, codes, low, high):
     assert not gives(high * (1 + 1e-5))
 
 
+@pytest.mark.slow  # the page's own test finds the same three mistakes
 def test_zero_point_left_out_and_two_codes_wrapped():
     """(max - min) / 255 and a cast: 204 became -52, 191 became -65."""
     x = np.array([[191.6, -13.5, 728.6], [92.14, 295.5, -184], [0, 684.6, 245.5]], np.float32)
@@ -176,8 +177,8 @@ def test_every_mistake_with_other_codes_is_here():
     assert differing == set(WORDS)
 
 
-# by day one that no other test here searches for
-@for_each("name", some([*list(WORDS)[9:], *list(WORDS)[:9]], 12))
+# by day the one that is found first; three at once are found on the page
+@for_each("name", some([*list(WORDS)[8:], *list(WORDS)[:8]], 12))
 def test_mistake_is_named_from_its_codes(name):
     comparison = compare(CASES[name])
     found = match(comparison.x, comparison.wrong.codes)
@@ -240,9 +241,10 @@ def test_known_mistakes_stand_beside_a_scheme_without_one():
     assert known.name == "negatives-lost"
     assert known.smallest_scale == known.largest_scale == float(comparison.wrong.scale.max())
     assert match(x, codes, scale=known.smallest_scale).mistakes == ()
-    assert match(x, codes.T).mistakes == ()
+    assert known_mistakes(x, codes.T) == ()
 
 
+@pytest.mark.slow  # another percentile is searched for among the rules of scales
 def test_percentile_without_a_mistake_comes_first():
     x = torch.randn(16, 32, generator=torch.Generator().manual_seed(4))
     scheme = qc.Scheme.parse("int8 symmetric per_tensor percentile(99)")

@@ -777,6 +777,7 @@ def test_progress_of_a_search_that_finds_nothing():
     tried = [s.matches.tried for s in steps]
     assert tried == sorted(tried)
     assert not steps[-1].matches.exact
+    assert steps[-1].matches.candidates[0].differing > 10
 
 
 @for_each(

@@ -1,6 +1,7 @@
 """Match: rules of scales and zero points that no library has, from codes made with NumPy alone."""
 
 import numpy as np
+import pytest
 import torch
 from grid import for_each
 from parts import some
@@ -73,7 +74,7 @@ def best(x, given):
     return first, answer(first, x.size, x.ndim)
 
 
-@for_each("rule", some(NAMED, 6))
+@for_each("rule", some(NAMED, 10))
 def test_the_rule_of_a_scale_is_named(rule):
     x, given = NAMED[rule]
     first, said = best(x, given)
@@ -104,6 +105,7 @@ def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
     assert low < scale[0, 0] < high < low * 1.01
 
 
+@pytest.mark.slow  # their sentences are asked for without a search, and rows stand above
 def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group(monkeypatch):
     monkeypatch.setattr(search, "DTYPES", (torch.float32,))  # of three, which are searched one by one
     groups = GROUPS[:2]
@@ -126,6 +128,7 @@ def test_blocks_of_zeros_have_any_scale():
     assert any(text.startswith(start) for text in first.explanations)
 
 
+@pytest.mark.slow
 def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
     x = np.random.default_rng(58).laplace(size=(8, 60)).astype(F)
     scale = (largest(x, 1) / 127).astype(np.float16).astype(F)
@@ -243,6 +246,7 @@ def test_symmetric_unsigned_codes_below_the_middle():
         )
 
 
+@pytest.mark.slow  # what is nearest, and how it is said, are asked for without a search
 def test_no_cause_is_named_where_many_codes_differ(monkeypatch):
     """The codes of an asymmetric scale without its zero point, of which 2 in 5 are noise."""
     monkeypatch.setattr(search, "DTYPES", (torch.float32,))  # of three, which are searched one by one

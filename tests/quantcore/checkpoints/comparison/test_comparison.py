@@ -67,7 +67,7 @@ def original_of(given: Case, folder):
     return values, release(folder, {n: torch.tensor(v) for n, v in values.items()})
 
 
-@for_each("given", some(sound(), 2), ids=str)
+@for_each("given", some(sound(), 4), ids=str)
 def test_metrics_of_every_format(given, tmp_path):
     values, original = original_of(given, tmp_path / "a")
     other = open_checkpoint(given.release)
@@ -166,7 +166,7 @@ def large(tmp_path_factory):
     return original, quantized
 
 
-@in_parts(3)
+@in_parts(5)
 def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, part, monkeypatch):
     """Whatever the stops and threads, and through JSON, the record is equal to the last bit."""
     monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
@@ -442,7 +442,7 @@ def test_damaged_checkpoints(tmp_path):
     assert any(u.kind == "unreadable" and "weight_scale_2" in u.reason for u in found)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_file_that_ends_while_it_is_read(threads, tmp_path):
     """Its pairs are not compared, with the reason; the others are."""
     weights = {f"w{i}": torch.randn(1500, 1000) for i in range(8)}

@@ -268,11 +268,11 @@ DAMAGES = {
 
 
 def table():
-    """Every seventh damage in one format, and all of them in all formats as slow tests."""
+    """Every eleventh damage in one format, and all of them in all formats as slow tests."""
     for number, (what, (_, _, _, names)) in enumerate(DAMAGES.items()):
         first = "ct_int4" if "ct_int4" in names else names[0]
         for name in names:
-            yield pytest.param(what, name, marks=[] if name == first and number % 7 == 0 else pytest.mark.slow)
+            yield pytest.param(what, name, marks=[] if name == first and number % 11 == 0 else pytest.mark.slow)
 
 
 @for_each(("what", "name"), list(table()))

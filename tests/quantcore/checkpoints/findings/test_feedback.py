@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts
+from parts import in_parts, some
 from releases import save
 
 from quantcore.checkpoints import open_checkpoint
@@ -61,10 +61,10 @@ GIVEN = {
 
 @for_each(
     "changed",
-    [
+    some([
         {}, {"bits": 4}, {"bits": 6, "gptq": False}, {"dtype": torch.float16}, {"dtype": torch.float32}, {"symmetric": False},
         {"size": 128}, {"bits": 5, "gptq": False, "scales": "float32"},
-    ],
+    ], 2),
     ids=str,
 )  # fmt: skip
 @in_parts(5)

@@ -161,7 +161,7 @@ REST = [
 ]
 
 
-@for_each(("what", "form"), [*some_rows(FIRST, 7), *REST])
+@for_each(("what", "form"), [*some_rows(FIRST, 11), *REST])
 def test_what_is_broken_is_one_error(what, form, tmp_path):
     _, change, kind, name, facts = BROKEN[what]
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)

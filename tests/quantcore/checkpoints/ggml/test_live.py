@@ -119,7 +119,7 @@ def test_hard_numbers(name, part):
     compare(name, mixed, None, "zeros of both signs")
 
 
-@in_parts(3)
+@in_parts(7)
 @for_each("name", some(WEIGHTED, 2))
 @for_each("shape", some([(1, 256), (1, 512), (3, 256)]))
 def test_few_groups(name, shape, part):

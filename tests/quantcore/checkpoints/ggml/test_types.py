@@ -199,7 +199,7 @@ def recorded():
         return {name: arrays[name] for name in arrays}
 
 
-@in_parts(5)
+@in_parts(9)
 @for_each("name", TYPES)
 def test_bytes(name, part):
     found = recorded()
