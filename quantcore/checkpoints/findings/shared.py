@@ -27,14 +27,19 @@ _NOT_0 = 1e-9  # below, the bits of scales are wrong
 
 
 def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding]:
-    """Yield what is wrong with the weights of one role, or unusual, from what is flat in each, by name."""
+    """Yield what is wrong with the weights of one role, or unusual, from what is flat in each, by name.
+
+    All are counted once, not once for each of them.
+    """
+    with_axis = Counter(axis for found in of_role.values() for axis in {lines.axis for lines in found})
+    places = Counter(_place(lines) for found in of_role.values() for lines in found)
+    others = len(of_role) - 1
     for name, found in of_role.items():
         for lines in found:
             if lines.zero and lines.longest < SIDE_BY_SIDE:
                 continue
-            others = [theirs for other, theirs in of_role.items() if other != name]
-            alive = sum(all(each.axis != lines.axis for each in theirs) for theirs in others)
-            if alive < max(SIBLINGS, 0.75 * len(others)):
+            alive = len(of_role) - with_axis[lines.axis]
+            if alive < max(SIBLINGS, 0.75 * others):
                 continue
             what = "are 0" if lines.zero else f"have one {lines.numbers} throughout"
             words = (
@@ -45,25 +50,31 @@ def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding
             )
             facts: Facts = {
                 "lines": lines.total, "of": lines.of, "first": lines.first, "side_by_side": lines.longest,
-                "alive": alive, "siblings": len(others),
+                "alive": alive, "siblings": others,
             }  # fmt: skip
             yield error(name, f"flat_{lines.axis}s", words, **facts)
             break  # a weight of one number has flat rows and columns
         else:
-            yield from _of_all(name, found, [theirs for other, theirs in of_role.items() if other != name])
+            yield from _of_all(name, found, places, others)
+
+
+def _place(lines: Flat) -> tuple[str, int, int]:
+    return lines.axis, lines.first, lines.longest
 
 
 def _of_all(
-    name: str, found: Sequence[Flat], others: Sequence[Sequence[Flat]]
+    name: str, found: Sequence[Flat], places: Counter[tuple[str, int, int]], others: int
 ) -> Iterator[CheckpointFinding]:
-    """Yield the flat lines of a weight that are many, or that all other layers have at the same place."""
+    """Yield the flat lines of a weight that are many, or that all other layers have at the same place.
+
+    ``places``: how often lines are flat at each place, in the weight itself and in the ``others``.
+    """
     if not name.endswith("weight"):
         return
     for lines in found:
         share = lines.total / lines.of
-        places = [(each.axis, each.first, each.longest) for theirs in others for each in theirs]
-        alike = places.count((lines.axis, lines.first, lines.longest))
-        same = lines.longest >= SIDE_BY_SIDE and others and alike == len(others)
+        alike = places[_place(lines)] - [_place(each) for each in found].count(_place(lines))
+        same = lines.longest >= SIDE_BY_SIDE and others and alike == others
         if share < MANY and not (same and share >= SOME):
             continue
         what = "are 0" if lines.zero else f"have one {lines.numbers} throughout"
