@@ -452,14 +452,14 @@ def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
     assert "A class " in served.log.read_text()
 
 
-def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:
+def test_idle_connections_are_noticed_by_nobody(served: Server) -> None:
     async def during() -> tuple[float, float]:
         name, _, port = served.host.partition(":")
         before = await work(served)
-        idle = [await asyncio.open_connection(name, int(port)) for _ in range(1000)]
+        idle = [await asyncio.open_connection(name, int(port)) for _ in range(300)]
         deadline = time.monotonic() + 300  # the system accepts connections before the server does
-        while served.look_inside()["files"] <= 1000:
-            assert time.monotonic() < deadline, "the server did not accept 1,000 connections"
+        while served.look_inside()["files"] <= 300:
+            assert time.monotonic() < deadline, "the server did not accept 300 connections"
             await asyncio.sleep(0.1)
         found = await work(served)
         for _, writer in idle:

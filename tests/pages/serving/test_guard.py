@@ -85,7 +85,7 @@ def test_processor_time_ends_a_guest():
 
 
 def test_memory_ends_a_guest():
-    data = packed(x=np.zeros(1 << 25, np.float32))
+    data = packed(x=np.zeros(1 << 23, np.float32))
     with pytest.raises(
         QuantError, match=r"^Reading x takes more than 1(\.0)? MB of memory, the limit on this server"
     ):

@@ -156,7 +156,7 @@ def test_nothing_is_believed(tmp_path):
         folder, name = locate(path)
         told = json.loads(json.dumps(headers.to_json(read_headers(folder, name))))
         paths = [place for place in places(told) if place]
-        for _ in range(300):
+        for _ in range(150):
             changed, place = copy.deepcopy(told), generator.choice(paths)
             inside = changed
             for key in place[:-1]:
@@ -174,7 +174,7 @@ def test_nothing_is_believed(tmp_path):
                         assert len(piece.bytes()) == piece.num_bytes, (place, inside)
                     except QuantError:  # of derived bytes, such as a damaged member
                         assert piece.source.name not in folder.names, (place, inside)
-    assert refused > 500
+    assert refused > 250
 
 
 @pytest.mark.parametrize("strides", [[-1, 1], [2**40, 1], [8, 2]])

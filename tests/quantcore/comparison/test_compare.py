@@ -129,7 +129,7 @@ def mixed_by_hand(found, cells, names):
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
 
-@in_parts(9)
+@in_parts(18)
 @for_each("name", SAMPLES)
 def test_reasons_cover_what_differs(name, part):
     for one, other in part(recorded_pairs(name)):

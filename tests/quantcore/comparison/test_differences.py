@@ -661,7 +661,7 @@ def random_schemes(seed, n):
             yield scheme
 
 
-@in_parts(80)
+@in_parts(160)
 def test_what_is_said_of_random_schemes_is_what_happens(part):
     """1,000 schemes in the slow run, each on every kind of row."""
     for seed in part(range(1000)):

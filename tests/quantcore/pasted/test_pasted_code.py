@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from pages.shared.curriculum import LESSONS
@@ -42,7 +43,7 @@ def executed(text, **names):
     return scope
 
 
-@for_each("name", code_snippets.RIGHT)
+@for_each("name", some(code_snippets.RIGHT, 2))
 def test_right_code_is_not_accused(name):
     reading = read(code_snippets.RIGHT[name])
     assert named(reading.mistakes) == []
@@ -742,7 +743,7 @@ q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
 }
 
 
-@for_each("name", OTHERS)
+@for_each("name", some(OTHERS, 2))
 def test_other_code_is_understood_too(name):
     text, expected = OTHERS[name]
     reading = read(text)

@@ -29,13 +29,13 @@ WRITTEN = {
 pytestmark = [pytest.mark.usefixtures("no_hurry"), pytest.mark.filterwarnings("ignore")]
 
 
-@for_each("name", list(WRITTEN)[::8])
+@for_each("name", list(WRITTEN)[::16])
 def test_code_is_followed_to_its_mistakes_and_codes(name):
     follow(name)
 
 
 @pytest.mark.slow
-@for_each("name", [name for i, name in enumerate(WRITTEN) if i % 8])
+@for_each("name", [name for i, name in enumerate(WRITTEN) if i % 16])
 def test_further_code_is_followed(name):
     follow(name)
 

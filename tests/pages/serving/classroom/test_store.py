@@ -563,7 +563,7 @@ def test_what_a_killed_process_has_acknowledged_is_counted(tmp_path):
 
 def test_processes_that_start_together_make_one_database(tmp_path):
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=lambda: ClassStore(tmp_path / "classes").begin()) for _ in range(8)]
+    processes = [context.Process(target=lambda: ClassStore(tmp_path / "classes").begin()) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
