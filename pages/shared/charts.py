@@ -12,7 +12,10 @@ from pages.shared.large import is_large
 from quantcore import figures
 
 T = TypeVar("T")
-_OPTIONS: dict[str, Any] = {"theme": None, "config": {"modeBarButtonsToRemove": ["toImage"]}}
+# Pictures are saved by a button of ours; a drag and a double click do what the others do, and more buttons
+# would cover the axis title of a narrow chart
+_SPARED = ["toImage", "zoomIn2d", "zoomOut2d", "autoScale2d"]
+_OPTIONS: dict[str, Any] = {"theme": None, "config": {"modeBarButtonsToRemove": _SPARED}}
 
 
 def theme() -> str:

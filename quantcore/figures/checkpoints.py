@@ -59,7 +59,7 @@ def harm(
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
-        order: how the tensors are sorted, for the axis title, such as "most harmed first".
+        order: how the tensors are sorted, for the axis title, such as "largest error first".
     """
     values = frame[metric].to_numpy(float)
     drawn = np.isfinite(values) & ((values > 0) | (metric in ("sqnr_db", "cosine")))

@@ -205,7 +205,7 @@ def _rug(shown: Array, theme: str) -> list[go.Scatter]:
 
 
 def _title(result: Quantized, data: DistributionData, shown: int) -> str:
-    """Which block is drawn, its range, how many elements are clipped, and what the background shows."""
+    """Which block is drawn, what its codes represent, how many elements are clipped, and the background."""
     fmt, name = result.scheme.format, sentence(data.name)
     drawn = (
         "lines"
@@ -214,8 +214,8 @@ def _title(result: Quantized, data: DistributionData, shown: int) -> str:
         if shown <= MAX_MARKS
         else "too dense to draw"
     )
-    ends = f"{data.values[0]:.4g} to {data.values[-1]:.4g}"
-    first = f"<b>{name}</b>: range {ends} (shaded), {fmt.available:,} values of {fmt} ({drawn})"
+    ends = f"{data.values[0]:.4g} to {data.values[-1]:.4g}".replace("-", "\N{MINUS SIGN}")
+    first = f"<b>{name}</b>: codes represent {ends} (shaded), {fmt.available:,} values of {fmt} ({drawn})"
     of = f"{data.clipped:,} of {data.size:,} elements clipped ({100 * data.clipped / data.size:.3g} %)"
     behind = "" if data.whole is None else f"; in the background: all {result.x.numel():,} elements of x"
     return f"{first}<br>{of}{behind}"

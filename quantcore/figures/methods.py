@@ -61,7 +61,7 @@ def methods(outputs: Sequence[MethodOutput], *, theme: str = "light") -> go.Figu
     top = max((found.sqnr_db for found in shown), default=1.0)
     low = min([0.0, *(found.sqnr_db for found in shown)])
     layout = base_layout(theme, 62 + 34 * max(len(shown), 1)) | {
-        "xaxis": {"title": "SQNR of the output (dB)", "range": [low, low + 1.42 * max(top - low, 1.0)]},
+        "xaxis": {"title": "output SQNR (dB)", "range": [low, low + 1.42 * max(top - low, 1.0)]},
         "yaxis": {"showgrid": False, "automargin": True},
         "margin": {"l": 44, "r": 12, "t": 8, "b": 40},
         "bargap": 0.3,
@@ -228,8 +228,8 @@ def gptq_column(found: Compensated, index: int, *, theme: str = "light", width: 
     update[:, index + 1 :] = step.update.numpy()
     rows, columns = before.shape
     high = min(max(_ROW * rows, 100), 230)  # px of a map
-    height = 2 * high + 124
-    plot = height - 60
+    height = 2 * high + 140
+    plot = height - 76
     layout = base_layout(theme, height) | {"annotations": [], "shapes": []}
     traces: list[Any] = []
     maps = ((before, "diverging", 1 - high / plot), (update, "error", 0.0))
@@ -246,7 +246,7 @@ def gptq_column(found: Compensated, index: int, *, theme: str = "light", width: 
         layout[f"yaxis{i}"] = map_axis(f"x{i}", (rows, 0), [bottom, bottom + high / plot])
         layout["annotations"].append(title(_TITLES[i - 1], 0, bottom + high / plot))
         layout["shapes"] += _frames(index, rows, i, theme)
-    return go.Figure(traces, layout | {"margin": {"l": 32, "r": 12, "t": 30, "b": 30}})
+    return go.Figure(traces, layout | {"margin": {"l": 32, "r": 12, "t": 30, "b": 46}})
 
 
 def _ticks(order: list[int]) -> dict[str, Any]:

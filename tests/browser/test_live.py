@@ -28,6 +28,12 @@ WATCH_PAINTING = f"""() => {{
     window.painting = new MutationObserver(() => painted.push([maps.dataset.painted, {RUN}, canvas.toDataURL()]));
     window.painting.observe(maps, {{ attributes: true, attributeFilter: ["data-painted"] }});
 }}"""
+# Plotly's buttons, which come with the pointer, end where the map does: its color bar has its top label on their right
+BESIDE_THE_BAR = """() => {
+    const plot = document.querySelector(".qs-maps .js-plotly-plot"), { xaxis2 } = plot._fullLayout;
+    const ends = [...plot.querySelectorAll(".modebar-btn")].map((e) => e.getBoundingClientRect().right);
+    return ends.length && Math.max(...ends) <= plot.getBoundingClientRect().left + xaxis2._offset + xaxis2._length + 1;
+}"""
 LOOK = "document.querySelector('.qs-maps canvas').toDataURL()"
 FORESEEN = """(bits) => [...document.querySelector(".qs-maps").foreseen.keys()].some((asked) => asked.startsWith(`bits=${bits}&`))"""
 # The other signs, and before anything is heard of them the next width
@@ -277,6 +283,7 @@ def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
     app.expect_scheme(text(4))
     run, start = page.evaluate(RUN), page.evaluate(NUMBER)
     app.point(2, 3)
+    assert page.evaluate(BESIDE_THE_BAR)
     at_x, at_y = app.place(2, 3)
     page.keyboard.down("Alt")
     page.mouse.down()

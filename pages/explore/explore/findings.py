@@ -140,7 +140,7 @@ def examples() -> None:
     popover = st.popover(f"All {len(TITLES)} examples", type="tertiary", key=_EXAMPLES, on_change="rerun")
     if not popover.open:
         return
-    popover.markdown("Each button loads a tensor and a scheme that show what the button says")
+    popover.markdown("Each example loads its own tensor and scheme.")
     halves = list(TITLES)[::2], list(TITLES)[1::2]
     for column, kinds in zip(popover.columns(2, width=560), halves, strict=True):
         for kind in kinds:

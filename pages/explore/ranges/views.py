@@ -309,7 +309,7 @@ def notes(tensor: PageTensor, scheme: qc.Scheme, block: Block, error: qc.RangeCu
         if reason:
             name = write_call(setting)
             sentences.append(
-                f"Not in the table: {reason if reason.startswith(name) else f'{name}: {reason}'}"
+                f"Left out of the table: {reason if reason.startswith(name) else f'{name}: {reason}'}"
             )
     st.caption(messages.plain(" ".join(sentences)))
 

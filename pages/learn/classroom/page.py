@@ -280,7 +280,7 @@ def present(mine: ClassAccess) -> None:
         st.caption(
             "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous, also in "
             "the projector's window. Each browser has one answer to a question, but a private window can "
-            "vote twice. Only this window's address steers the class; Link leaves it out."
+            "vote twice. Only this window's address controls the class; Link does not copy that part."
         )
     with right:
         show(mine, board, peek)
@@ -305,13 +305,13 @@ try:
         start()
     elif mine.steers:
         sharing.note(
-            "The link leaves out your class: students join at its code, and only this window's address "
-            "steers it."
+            "The link does not open your class: students join with its code, and only this window's address "
+            "controls it."
         )
         present(mine)
     else:
         sharing.note(
-            "The link leaves out the class: its answers can be seen only at the projector's own address."
+            "The link does not open the class: its answers are shown only at the projector's own address."
         )
         st.html(f"<style>{PROJECTED}</style>")
         with st.container(key="class_projected"):

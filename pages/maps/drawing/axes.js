@@ -33,7 +33,7 @@ function axes(state) {
   state.axes = drawn;
   const width = mapsWidth(state), height = boxes[0].total, [r0, r1] = data.rows, [c0, c1] = data.columns;
   plot.style.width = `${width}px`;
-  plot.style.setProperty("--qs-bar", `${barWidth(data)}px`);
+  plot.style.setProperty("--qs-bar", `${width - Math.max(...boxes.map((box) => box.left + box.width))}px`);
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: look.ink, family: look.font, size: look.size }, template: { layout: {} }, showlegend: false,

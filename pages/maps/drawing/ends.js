@@ -20,15 +20,16 @@ function grips(state, key) {
   const made = [...plot.querySelectorAll(":scope > .qs-grip")];
   if (!ends || !state.data.live.at) return made.forEach((grip) => grip.remove());
   if (!made.length) made.push(...[0, 1].map((side) => grip(state, plot, side)));
-  const { xaxis, yaxis } = layout;
+  const { xaxis, yaxis } = layout, range = bothEnds(ends).map((end) => minus(String(Number(end.toPrecision(4))))).join(" … ");
   bothEnds(ends).forEach((end, side) => {
     const px = xaxis.l2p(end), inside = px >= -1 && px <= xaxis._length + 1;
+    made[side].title = `Range ${range}, which sets the scale: drag to change it`; // codes may represent a step more, or less
     Object.assign(made[side].style, { left: `${xaxis._offset + px}px`, top: `${yaxis._offset}px`, height: `${yaxis._length}px`, display: inside ? "" : "none" });
   });
 }
 
 function grip(state, plot, side) {
-  const made = plot.appendChild(Object.assign(document.createElement("div"), { className: "qs-grip", title: "Drag to change the range" }));
+  const made = plot.appendChild(Object.assign(document.createElement("div"), { className: "qs-grip" }));
   made.addEventListener("pointerdown", (event) => pull(state, plot, side, event));
   for (const kind of ["mousedown", "touchstart"]) made.addEventListener(kind, (event) => event.stopPropagation()); // nor does Plotly select
   return made;

@@ -12,7 +12,7 @@ EXAMPLE = "chgnet-w4a16"  # compared until two checkpoints are chosen
 METRIC, SORT, FILTER, PART = "cmp_metric", "cmp_sort", "cmp_filter", "cmp_part"
 HARM, LAYER, BYTES, BITS = "Harm", "Layer", "Bytes", "Bits per weight"
 SORTS = {
-    HARM: "most harmed first",
+    HARM: "largest error first",
     LAYER: "by layer",
     BYTES: "largest first",
     BITS: "fewest bits first",

@@ -89,7 +89,7 @@ def test_first_view(mode: str) -> None:
     reach = max(-low, high)
     assert shaded(at) == ((-reach, reach) if mode == "symmetric" else (low, high))
     assert numbers(figure(at, 0)["data"][0]["y"]).sum() == X.size
-    assert "Not in the table: half_quadratic adjusts a zero point in floating point, and only hqq's asymmetric schemes have one; choose hqq and asymmetric." in " ".join(said(at.caption))
+    assert "Left out of the table: half_quadratic adjusts a zero point in floating point, and only hqq's asymmetric schemes have one; choose hqq and asymmetric." in " ".join(said(at.caption))
     assert "maps" in [component.key for component in at.get("bidi_component")]  # the maps are shown below
 
 

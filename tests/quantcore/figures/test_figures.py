@@ -352,7 +352,8 @@ def test_a_block_is_drawn_with_its_own_range_over_all_elements(granularity, sett
     shade = figure.layout.shapes[0]
     assert (shade.x0, shade.x1) == (data.values[0], data.values[-1])
     title = figure.layout.title.text
-    assert title.lower().startswith(f"<b>{name}</b>: range {data.values[0]:.4g} to {data.values[-1]:.4g} ")
+    ends = f"{data.values[0]:.4g} to {data.values[-1]:.4g}".replace("-", "\N{MINUS SIGN}")
+    assert title.lower().startswith(f"<b>{name}</b>: codes represent {ends} (shaded)")
     assert (
         f"{data.clipped} of {block.size} elements clipped ({100 * data.clipped / block.size:.3g} %)" in title
     )
