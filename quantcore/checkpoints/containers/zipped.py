@@ -24,9 +24,10 @@ from quantcore.wording import megabytes, shape_text, short
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 20_000
 MAX_UNUSUAL = 3_000  # arrays of an .npz whose headers are not as NumPy writes those of plain numbers
-MAX_UNPACKED = 512 * 2**20  # of a compressed member, which must be unpacked completely to be checked
-# what all members may take once unpacked, beyond so many times what they take in the file: float32 masks of
-# zeros and ones pack to a thirtieth, zeros alone to a thousandth, and each byte is unpacked and looked at
+# of all compressed members, which must be unpacked completely to be checked and are looked at byte by byte
+MAX_UNPACKED = 200_000_000
+# what they may take beyond so many times what they take in the file: float32 masks of zeros and ones pack to
+# a thirtieth, zeros alone to a thousandth
 MAX_SMALL, MAX_TIMES = 64 * 2**20, 40
 # bytes unpacked at once, and between two places to begin at; each of these takes 50 kB
 _PART, _STEP = 2**18, 2**23
@@ -51,7 +52,8 @@ class Archive:
     """The directory of a zip file.
 
     Raises:
-        QuantError: it is not a zip file, is damaged, or has too long a directory.
+        QuantError: it is not a zip file, is damaged, has too long a directory, or claims too much once
+            unpacked.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -85,6 +87,11 @@ class Archive:
                 f"{named(source.name)} has {megabytes(in_file)} of compressed members that claim "
                 f"{megabytes(unpacked)} once unpacked, as little but zeros does; save it without compression."
             )
+        if unpacked > MAX_UNPACKED:
+            raise QuantError(
+                f"The compressed members of {named(source.name)} take {megabytes(unpacked)} once unpacked; "
+                f"the limit is {megabytes(MAX_UNPACKED)}. Save it without compression."
+            )
         self._offsets = dict[str, int]()
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
@@ -115,16 +122,11 @@ class Archive:
         """Return where the bytes of a member lie: the file itself if they are stored as they are.
 
         Raises:
-            QuantError: as `start`, or it is too large to be unpacked.
+            QuantError: as `start`.
         """
         info = self._checked(member)
         if info.compress_type == zipfile.ZIP_STORED:
             return self.source, self.offset(member)
-        if info.file_size > MAX_UNPACKED:
-            raise QuantError(
-                f"{self._named(member)} takes {megabytes(info.file_size)} once unpacked; the limit is "
-                f"{megabytes(MAX_UNPACKED)}. Save it without compression."
-            )
         packed = self.offset(member), info.compress_size
         return UnpackedBytes(self.source, member, *packed, info.file_size, info.CRC), 0
 

@@ -192,7 +192,8 @@ def _sampled(layout: Layout) -> Iterator[slice]:
 
 def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[CheckpointFinding]:
     """Yield the weights that are far from their siblings, and those that are all 0."""
-    norms = [s for s in summaries if _is_norm(s.name)]
+    zero_norms = [s.zero for s in summaries if _is_norm(s.name)]
+    norms = zero_norms.count(False), len(zero_norms)
     # levels differ between layers where norms are folded into weights
     quantities = [q for q in QUANTITIES if q.isolated or not rotations(release)]
     for of_role in alike(summaries, _role).values():
@@ -232,23 +233,27 @@ def _is_bias(name: str) -> bool:
 
 
 def _zeros(
-    of_role: Sequence[Summary], norms: Sequence[Summary], release: Release
+    of_role: Sequence[Summary], norms: tuple[int, int], release: Release
 ) -> Iterator[CheckpointFinding]:
-    """Yield the weights of one role that are all 0, or whose scales are."""
+    """Yield the weights of one role that are all 0, or whose scales are.
+
+    ``norms``: how many of all norms are not 0, and how many there are. Nothing is counted once a weight.
+    """
+    in_role = sum(not s.zero for s in of_role), len(of_role)
+    scaled = sum(not s.zero_scales for s in of_role)
     for summary in of_role:
         if summary.damaged:  # without its NaN, it may be 0
             continue
         if summary.zero_scales:
-            alive = sum(not s.zero_scales for s in of_role)
             words = "{has} only scales of 0, so {its} values do not depend on {its} codes"
-            yield _dead(summary, "scale_zero", words, alive, len(of_role) - 1, _LIKE)
+            yield _dead(summary, "scale_zero", words, scaled, len(of_role) - 1, _LIKE)
         elif summary.zero and not _may_be_zero(summary, release):
-            others = norms if _is_norm(summary.name) else of_role
-            alive = sum(not s.zero for s in others)
-            if _is_bias(summary.name) and alive < max(SIBLINGS, len(others) - 1):
+            is_norm = _is_norm(summary.name)
+            alive, count = norms if is_norm else in_role
+            if _is_bias(summary.name) and alive < max(SIBLINGS, count - 1):
                 continue  # some libraries write biases of 0 for layers that have none
-            like = "{alive} of the {siblings} other norms" if others is norms else _LIKE
-            yield _dead(summary, "all_zero", "{is} 0 everywhere", alive, len(others) - 1, like)
+            like = "{alive} of the {siblings} other norms" if is_norm else _LIKE
+            yield _dead(summary, "all_zero", "{is} 0 everywhere", alive, count - 1, like)
 
 
 def _may_be_zero(summary: Summary, release: Release) -> bool:

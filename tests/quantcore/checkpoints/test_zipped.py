@@ -228,13 +228,16 @@ def test_zip_files_of_zeros(tmp_path):
         open_checkpoint(path)
 
 
-def test_a_member_that_is_too_large_to_be_unpacked(tmp_path, monkeypatch):
-    np.savez_compressed(tmp_path / "x.npz", w=np.arange(1_000))
-    monkeypatch.setattr(zipped, "MAX_UNPACKED", 8_127)
-    with pytest.raises(QuantError, match=r"w\.npy.* once unpacked; the limit is"):
+def test_members_that_are_too_large_to_be_unpacked(tmp_path, monkeypatch):
+    """All compressed members count together, those that are stored as they are not at all."""
+    np.savez_compressed(tmp_path / "x.npz", v=np.arange(1_000), w=np.arange(1_000))
+    np.savez(tmp_path / "stored.npz", w=np.arange(10_000))
+    monkeypatch.setattr(zipped, "MAX_UNPACKED", 16_255)
+    with pytest.raises(QuantError, match=r"members of .x\.npz. take .* once unpacked; the limit is"):
         open_checkpoint(tmp_path / "x.npz")
-    monkeypatch.setattr(zipped, "MAX_UNPACKED", 8_128)  # with its header
-    assert len(open_checkpoint(tmp_path / "x.npz").tensors) == 1
+    assert len(open_checkpoint(tmp_path / "stored.npz").tensors) == 1
+    monkeypatch.setattr(zipped, "MAX_UNPACKED", 16_256)  # with their headers
+    assert len(open_checkpoint(tmp_path / "x.npz").tensors) == 2
 
 
 def test_damaged_zip_files(tmp_path):

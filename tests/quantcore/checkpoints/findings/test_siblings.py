@@ -529,3 +529,16 @@ def test_columns_that_were_never_written_are_no_factors_of_rows(tmp_path):
     found = release(tmp_path / "q", tensors, given).findings(release(tmp_path / "o", plain, of_plain))
     errors = [f.kind for f in found if f.severity == "error" and f.tensors == (f"{name}.weight",)]
     assert errors == ["far_from_siblings", "flat_columns"]
+
+
+def test_weights_of_zeros_are_counted_once_for_all_of_them(monkeypatch):
+    """Not once for each: the 7,500 of a small file would take half a minute."""
+    asked = []
+    monkeypatch.setattr(Summary, "zero", property(lambda summary: asked.append(summary.name) or True))
+    count = 200
+    for of_one_role in ("model.layers.{}.mlp.weight", "model.layers.{}.norm.weight", "model.norm_{}.weight"):
+        asked.clear()
+        many = [Summary(of_one_role.format(i), "F32", (8,), 0.0, Largest()) for i in range(count)]
+        found = list(of_siblings(many, Release({}, {})))
+        assert [finding.kind for finding in found] == ["all_zero"] * count, of_one_role
+        assert len(asked) <= 4 * count, of_one_role
