@@ -42,7 +42,6 @@ STATES: list[tuple[str, dict[str, Any]]] = [
     ("", {"format": "fitted codebook", "src": "example", "per": "channel", "tab": "Numbers"}),
     ("", {"format": "integers", "range": "ggml search", "src": "generate", "shape": "4x6x5"}),
     ("formats", {"fmt_shown": ["fitted"]}),
-    ("schemes", {"sw_set": "chosen"}),
     ("checkpoint", {"ck": "example:minilm-gptq"}),
 ]
 
@@ -82,6 +81,7 @@ def test_options_are_words_in_one_style(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(methods_run, "counts", lambda tokens, inputs: [tokens])  # what takes most of its page
     at, found = opened("", src="generate", dist="normal", shape="4x6"), {}  # small: the pages compute with it
     at.session_state["sn_more"] = "int8 per_channel(0)"
+    at.session_state["sw_set"] = "chosen"
     for url, choices in [*((page.url_path, {}) for page in PAGES), *STATES]:
         at = at.switch_page(script_of(url)).run()
         for key, value in choices.items():
