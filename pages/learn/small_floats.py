@@ -26,7 +26,7 @@ KINDS = {
     "int4, a float32 scale per 32": qc.Scheme.parse("int4 per_group(32)"),
 }
 E2M1 = qc.apply([[0.0, 0.5, 1, 1.5, 2, 3, 4, 6]], "e2m1 per_tensor given(1)")  # by their codes
-LINES = {"e2m1": [*-E2M1.dequantized[0], *E2M1.dequantized[0]], "int4": list(range(-7, 8))}
+LINES = {"e2m1": [*-E2M1.dequantized[0], *E2M1.dequantized[0]], "int4": list(range(-8, 8))}
 
 
 def block(largest: float) -> torch.Tensor:

@@ -10,6 +10,8 @@ import numpy as np
 import streamlit as st
 from PIL import Image
 
+WIDTH, HEIGHT = 144, 96  # px of a picture
+
 
 @dataclass(frozen=True, eq=False)
 class Card:
@@ -51,7 +53,13 @@ def draw(cards: Sequence[Card]) -> None:
 
 
 def _address(picture: np.ndarray) -> str:
-    """Return a picture as an address that holds it, so that no later run takes it away while it loads."""
-    scale, png = max(1, 144 // picture.shape[1]), io.BytesIO()  # squares, 144 px wide, at most 96 px high
-    Image.fromarray(picture.repeat(scale, 0).repeat(scale, 1)[:96]).save(png, "PNG")
+    """Return a picture as an address that holds it, so that no later run takes it away while it loads.
+
+    It is 144 × 96 px, as the others beside it: squares as large as fit, from the upper left.
+    """
+    rows, columns = picture.shape[:2]
+    scale, png = max(1, min(WIDTH // columns, HEIGHT // rows)), io.BytesIO()
+    whole = Image.new("RGBA", (WIDTH, HEIGHT))
+    whole.paste(Image.fromarray(picture.repeat(scale, 0).repeat(scale, 1)))
+    whole.save(png, "PNG")
     return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()
