@@ -130,7 +130,7 @@ def _harm_tooltip(row: dict[str, Any], metric: str) -> str:
 
 
 def _layout(metric: str, order: str, alike: str, n: int, count: int, theme: str) -> dict[str, Any]:
-    layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
+    layout = base_layout(theme, 272) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 46}}
     left = count - n
     more = f"; {left:,} more {'is' if left == 1 else 'are'} exact or not finite" if left else ""
     layout["xaxis"] = {

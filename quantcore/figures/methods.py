@@ -60,10 +60,10 @@ def methods(outputs: Sequence[MethodOutput], *, theme: str = "light") -> go.Figu
     )
     top = max((found.sqnr_db for found in shown), default=1.0)
     low = min([0.0, *(found.sqnr_db for found in shown)])
-    layout = base_layout(theme, 62 + 34 * max(len(shown), 1)) | {
+    layout = base_layout(theme, 76 + 34 * max(len(shown), 1)) | {
         "xaxis": {"title": "output SQNR (dB)", "range": [low, low + 1.42 * max(top - low, 1.0)]},
         "yaxis": {"showgrid": False, "automargin": True},
-        "margin": {"l": 44, "r": 12, "t": 8, "b": 40},
+        "margin": {"l": 44, "r": 12, "t": 8, "b": 54},
         "bargap": 0.3,
     }
     # to the right of 0, as the names of the methods are on the left
