@@ -148,6 +148,9 @@ SOMETIMES = {
     "data_frame",
     "image",
     "empty",
+    "spinner",
+    *("file", "file_arriving", "file_refused", "drop_zone"),  # of a tensor that is uploaded
+    *("sidebar_nav", "sidebar_links", "sidebar_line"),  # on a phone
 }
 
 
