@@ -11,19 +11,12 @@ from grid import for_each
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings import record, siblings, stored
+from quantcore.checkpoints.findings import record, stored
+from quantcore.checkpoints.findings import summary as summaries
 from quantcore.checkpoints.findings.record import subject_of
-from quantcore.checkpoints.findings.siblings import (
-    QUANTITIES,
-    Extremes,
-    Largest,
-    Summary,
-    _by_gap,
-    _by_scatter,
-    _outside,
-    of_quantized,
-)
+from quantcore.checkpoints.findings.siblings import QUANTITIES, _by_gap, _by_scatter, _outside
 from quantcore.checkpoints.findings.stored import Histogram
+from quantcore.checkpoints.findings.summary import TRIMMED, Extremes, Largest, Summary, _sampled, of_quantized
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.statement import named, some
 from tests.quantcore.checkpoints.findings.test_findings import members
@@ -61,8 +54,14 @@ LOST = [
     (lambda q: q.clamp(0, 7), [("bit_constant", {"bit": 3, "value": 0, "codes": 16})]),
     (lambda q: q.clamp(-8, -1), [("bit_constant", {"bit": 3, "value": 1, "codes": 16})]),
     (lambda q: (q / 2).floor() * 2, [("bit_constant", {"bit": 0, "value": 0, "codes": 16})]),
-    (lambda q: q * 0 + 3, [("codes_never_used", {"codes": tuple(c for c in range(-8, 8) if c != 3), "format": "int4"})]),
-    (lambda q: torch.where(q > 0, 1, 0), [("bit_constant", {"bit": b, "value": 0, "codes": 16}) for b in (1, 2, 3)]),
+    (
+        lambda q: q * 0 + 3,
+        [("codes_never_used", {"codes": tuple(c for c in range(-8, 8) if c != 3), "format": "int4"})],
+    ),
+    (
+        lambda q: torch.where(q > 0, 1, 0),
+        [("bit_constant", {"bit": b, "value": 0, "codes": 16}) for b in (1, 2, 3)],
+    ),
 ]
 
 
@@ -167,12 +166,20 @@ def test_zeros_with_a_sign(tmp_path):
         assert ("ModelOpt" in finding.sentence) is who
     good = releases.nvfp4(M, x)
     nibbles = torch.stack([good[f"{M}.weight"] & 15, good[f"{M}.weight"] >> 4], -1).reshape(ROWS, -1).long()
-    _, found = found_in(layout_of(tmp_path / "nv", good | {f"{M}.weight": releases.bytes_of(torch.where(nibbles == 0, 8, nibbles))}, "nvfp4"))
+    _, found = found_in(
+        layout_of(
+            tmp_path / "nv",
+            good | {f"{M}.weight": releases.bytes_of(torch.where(nibbles == 0, 8, nibbles))},
+            "nvfp4",
+        )
+    )
     assert [("ModelOpt" in f.sentence) for f in found if f.kind == "minus_zero"] == [False]
     fp8 = releases.fp8(M, x)
     bits = fp8[f"{M}.weight"].view(torch.uint8).clone()
     bits[0, :5], bits[1, :3] = 0x80, 0x7F
-    _, found = found_in(layout_of(tmp_path / "8", fp8 | {f"{M}.weight": bits.view(torch.float8_e4m3fn)}, "fp8"))
+    _, found = found_in(
+        layout_of(tmp_path / "8", fp8 | {f"{M}.weight": bits.view(torch.float8_e4m3fn)}, "fp8")
+    )
     assert [(f.kind, f.facts) for f in found] == [("code_nan", {"codes": 3})]
 
 
@@ -205,7 +212,9 @@ def test_the_groups_of_columns(index, name, wanted, tmp_path):
 def test_a_group_index_that_was_never_set_is_none(tmp_path):
     """compressed-tensors begins with -1 everywhere: the columns are in order, whatever the config says of activations."""
     name = "ct_int4_actorder_group"
-    indices = [stored for stored in open_checkpoint(case(name).release).release.stored if stored.endswith("g_idx")]
+    indices = [
+        stored for stored in open_checkpoint(case(name).release).release.stored if stored.endswith("g_idx")
+    ]
     unset = changed(name, tmp_path / "unset", dict.fromkeys(indices, lambda index: index * 0 - 1))
     without = changed(name, tmp_path / "without", dict.fromkeys(indices))
     quantized = [name for name, tensor in without.tensors.items() if tensor.is_quantized]
@@ -273,7 +282,7 @@ def test_summaries(tmp_path, monkeypatch):
             sample += values.reshape(-1)[::step].abs().tolist()
         found = extremes.summary()
         sample.sort()
-        kept = sample[: len(sample) - 1 - int(siblings.TRIMMED * len(sample))]
+        kept = sample[: len(sample) - 1 - int(TRIMMED * len(sample))]
         assert found.spread == pytest.approx(math.sqrt(sum(v * v for v in kept) / len(kept)), rel=1e-6)
         assert (found.largest, found.zero) == (Largest(3.0, 2.0, (30, 70)), False)
     one = Extremes(layout, 1)
@@ -290,14 +299,14 @@ def test_summaries(tmp_path, monkeypatch):
     step[9, 32:64], step[11, :32] = 2.0, 1.5
     found = of_quantized(layout_of(tmp_path / "scales", ct_stored(q, step)))
     assert (found.scales, found.zero_scales) == (Largest(2.0, 1.5, (9, 1)), False)
-    monkeypatch.setattr(siblings, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
-    rows = sorted(r for box in siblings._sampled(layout) for r in range(box.start, box.stop))
+    monkeypatch.setattr(summaries, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
+    rows = sorted(r for box in _sampled(layout) for r in range(box.start, box.stop))
     assert (rows[0], rows[-1]) == (0, ROWS - 1)
     assert len(rows) == len(set(rows)) <= 10
-    monkeypatch.setattr(siblings, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
-    assert [r for box in siblings._sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
-    monkeypatch.setattr(siblings, "SAMPLE", COLUMNS)
-    assert [(b.start, b.stop) for b in siblings._sampled(layout)] == [(0, 1)]
+    monkeypatch.setattr(summaries, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
+    assert [r for box in _sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
+    monkeypatch.setattr(summaries, "SAMPLE", COLUMNS)
+    assert [(b.start, b.stop) for b in _sampled(layout)] == [(0, 1)]
     alone = torch.zeros(ROWS, COLUMNS)
     alone[17, 3] = 7.0  # outside of the sample
     qq = (alone > 0) * 7.0
