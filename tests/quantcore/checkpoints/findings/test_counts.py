@@ -1,6 +1,8 @@
 """Codes, group indices and extremes of weights, counted by hand."""
 
 import math
+import random
+from statistics import median
 
 import numpy as np
 import pytest
@@ -14,7 +16,18 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import record, stored
 from quantcore.checkpoints.findings import summary as summaries
 from quantcore.checkpoints.findings.record import subject_of
-from quantcore.checkpoints.findings.siblings import QUANTITIES, _by_gap, _by_scatter, _outside
+from quantcore.checkpoints.findings.siblings import (
+    DEVIATION,
+    FEW,
+    GAP,
+    GAP_LEAST,
+    QUANTITIES,
+    SIBLINGS,
+    TIMES,
+    _by_gap,
+    _by_scatter,
+    _outside,
+)
 from quantcore.checkpoints.findings.stored import Histogram
 from quantcore.checkpoints.findings.summary import TRIMMED, Extremes, Largest, Summary, _sampled, of_quantized
 from quantcore.checkpoints.findings.walk import Box
@@ -247,6 +260,44 @@ def test_what_is_far_from_the_others():
     assert by_kind["isolated_scale"] == []
     assert [s.name for s, *_ in by_kind["far_value"]] == [names[5]]
     assert list(_outside(of_role[:4], QUANTITIES[2])) == []
+
+
+def test_far_is_what_its_definition_says():
+    """Neither the nearest alone nor running sums change it: the definition looks at every pair and every cut."""
+    generator = random.Random(3)
+    found = [0, 0]
+    for _ in range(1500):
+        count, spread = generator.randint(1, 16), generator.choice((0.01, 0.3, 3.0))
+        logs = [generator.gauss(0, spread) for _ in range(count)]
+        for i in generator.sample(range(count), generator.randint(0, min(3, count))):
+            logs[i] += generator.uniform(-6, 6)
+        weights = [generator.choice((1.0, 1.5, 9.0)) for _ in logs]
+        middle = median(logs)
+        reach = TIMES * max(DEVIATION * median(abs(v - middle) for v in logs), 0.3)
+        far = {i for i in range(count) if abs(logs[i] - middle) > reach * weights[i]}
+        inside = [logs[i] for i in range(count) if i not in far]
+        alone = {i for i in far if all(abs(v - logs[i]) > abs(middle - logs[i]) / 2 for v in inside)}
+        assert _by_scatter(logs, weights, 0.3) == alone
+        order = sorted(range(count), key=logs.__getitem__)
+        cuts = [
+            (set(order[:few]), order[few:]) if low else (set(order[-few:]), order[:-few])
+            for few in range(max(1, count // FEW), 0, -1)
+            for low in (True, False)
+        ]
+        beyond: set[int] = next((end for end, rest in cuts if _is_gap(logs, weights, end, rest)), set())
+        assert _by_gap(logs, weights, 0.1) == beyond
+        found = [found[0] + bool(alone), found[1] + bool(beyond)]
+    assert min(found) > 100
+
+
+def _is_gap(logs, weights, end, rest):
+    """Whether the gap to an end is wider than the rest is apart."""
+    if len(rest) < SIBLINGS:
+        return False
+    numbers = [logs[i] for i in rest]
+    gap = min(abs(logs[i] - v) for i in end for v in numbers)
+    needed = GAP_LEAST * 0.1 * max(weights[i] for i in end)
+    return gap > max(GAP * (max(numbers) - min(numbers)), needed)
 
 
 @pytest.mark.parametrize(
