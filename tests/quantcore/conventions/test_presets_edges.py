@@ -43,7 +43,7 @@ def hard_tensors(shape):
     }
 
 
-@for_each("preset", some(qc.PRESETS, 3))
+@for_each("preset", some(qc.PRESETS, 5))
 def test_hard_tensors(preset):
     scheme = qc.PRESETS[preset]
     shape = SHAPE if preset == "torchao.nf4" else (6, 256)  # its scales are quantized in blocks of 256
@@ -98,7 +98,7 @@ SHRINKING = (
 )
 
 
-@for_each("preset", some(qc.PRESETS, 2))
+@for_each("preset", some(qc.PRESETS, 4))
 def test_quantizing_again_changes_nothing(preset):
     scheme = qc.PRESETS[preset]
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
@@ -117,7 +117,7 @@ def test_quantizing_again_changes_nothing(preset):
         torch.testing.assert_close(again, once, rtol=0, atol=0)
 
 
-@for_each("preset", some(list(qc.PRESETS)[::-1], 3))
+@for_each("preset", some(list(qc.PRESETS)[::-1], 5))
 def test_on_the_grid(preset):
     """No block has more distinct values than the format, or codes outside of it."""
     scheme = qc.PRESETS[preset]
