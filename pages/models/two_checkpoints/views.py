@@ -94,7 +94,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
 
 
 def _why(found: SharedComparison, known: Sequence[TensorResult]) -> None:
-    """Say how both sides are stored, and why the tensor that is harmed most differs, if its scales tell."""
+    """Tell how both sides are stored, and why the tensor with the largest error differs, if scales tell."""
     stored = schemes_of(known)
     more = f"; {len(stored) - SCHEMES:,} more pairs of schemes" if len(stored) > SCHEMES else ""
     said = ["; ".join(stored[:SCHEMES]) + more + " (A: the original)."]

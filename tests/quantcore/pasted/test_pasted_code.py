@@ -185,7 +185,8 @@ def test_a_clean_result_says_what_was_checked():
     reading = read(code_snippets.RIGHT["torch asymmetric"])
     assert reading.summary == (
         "No known mistake found in: scale (line 5) (max(x) - min(x)) / 255, per-tensor; codes (line 7) round(x / scale) + z, "
-        "kernel A; clamp (line 7) 0..255; cast (line 7) uint8; zero point (line 6); dequantize (line 11)."
+        "in this order (kernel A of qc.Convention); clamp (line 7) 0..255; "
+        "cast (line 7) uint8; zero point (line 6); dequantize (line 11)."
     )
 
 
