@@ -115,7 +115,8 @@ def live(found: SharedComparison, chosen: Chosen) -> None:
 def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:
     shown = rows.head(DRAWN)
     order = controls.SORTS[chosen.sort] + (f" ({len(rows):,} in all)" if len(rows) > DRAWN else "")
-    return figures.harm(shown, chosen.metric, order=order, theme=theme())
+    worst_first = chosen.sort == controls.HARM
+    return figures.harm(shown, chosen.metric, order=order, worst_first=worst_first, theme=theme())
 
 
 def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:

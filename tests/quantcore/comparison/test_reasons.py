@@ -41,6 +41,7 @@ EXPRESSIONS = {
     "x · (1/s) + (z + ½)": lambda x, s, r, z: x * r + (z + f32(0.5)),
     "(x - z) · (1/s) + ½": lambda x, s, r, z: (x - z) * r + f32(0.5),
     "(x - z) / s": lambda x, s, r, z: (x - z) / s,
+    "(x - (z - s · middle)) / s": lambda x, s, r, z: (x - (z - s * f32(8))) / s,  # of torchao's uint4
 }
 NUMBER = r"\(?(-?(?:[\d.]+(?:e[-+]?\d+)?|inf|nan))\)?"
 ROUNDED = re.compile(
@@ -235,7 +236,7 @@ class Claim:
         if converted:
             assert int(converted[2]) == side.code, self.text
             kernel = qc_kernel(side)
-            value = side.rounded(side.value(written(kernel.unrounded)))
+            value = side.rounded(side.value(written(side.rules.unrounded)))
             with np.errstate(all="ignore"):
                 value = f32(value) if kernel.shift_first else f32(value) + side.z
             assert same(f32(converted[1]), value), self.text
@@ -380,6 +381,15 @@ def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, sche
             seen.add(reason.kind)
     assert "given" not in scheme or "tie" in seen or "scales" in name
     assert seen
+
+
+def test_a_zero_point_that_is_the_value_of_the_middle_code_is_not_called_that_of_code_0():
+    x, names = library.rows(qc.Scheme.parse("uint4 asymmetric"), 1), ("torchao.tinygemm", "hqq")
+    records = [CONVENTIONS[name].changed(rounding=rule) for name, rule in zip(names, ("half_even", "floor"), strict=True)]
+    found = qc.compare(x, qc.Scheme.parse("uint4 asymmetric per_channel(0)"), *records)
+    for reason in found.reasons:
+        Claim(found, reason).check()
+    assert any("torchao.tinygemm rounds (x - (z - s · middle)) / s = " in reason.sentence for reason in found.reasons)
 
 
 @for_each("zero_point", [0, 1])
