@@ -110,7 +110,7 @@ def _print_comparison(
     if compared:
         rows = [["SQNR", "bits", "max |error|", "tensor"], *map(_harmed, compared[:SHOWN])]
         print_table(rows, right=(0, 1, 2))
-        print_more(len(compared), "more tensors with less harm; --csv lists all.")
+        print_more(len(compared), "more tensors with smaller errors; --csv lists all.")
     said = [sentence for result in results for sentence in result.sentences()]
     least = options.min_sqnr
     for r in low:

@@ -140,7 +140,7 @@ def _rounded(who: str, t: Trace) -> str:
         quotient = written(kernel.quotient, names={"x": dividend(t)})
         return f"{who} rounds {quotient} = {number(t.quotient)} to {number(t.rounded)}"
     verb = "truncates" if kernel.half and t.scheme.convention.coding.rounding == "toward_zero" else "rounds"
-    rounded = written(kernel.unrounded, names={"x": dividend(t)} if t.center is not None else {})
+    rounded = written(t.scheme.rules.unrounded, names={"x": dividend(t)} if t.center is not None else {})
     text = f"{who} {verb} {rounded} = {number(t.unrounded)} to {number(t.rounded)}"
     if t.shift and not kernel.shift_first:
         text += f", + {signed(t.shift)} = {number(t.shifted)}"

@@ -19,7 +19,7 @@ from quantcore.conventions.record import (
     Limit,
     as_convention,
 )
-from quantcore.conventions.stages.coding import DECODINGS, OF_CODE_0, CodingStage, middle_of
+from quantcore.conventions.stages.coding import DECODINGS, CodingStage, middle_of
 from quantcore.conventions.stages.scale import (
     INVERSE_OF_RANGE,
     LARGEST_INVERSE,

@@ -8,11 +8,13 @@ from typing import Any
 
 from quantcore import notation
 from quantcore.conventions.choice import Choice, Stage, choices_of
-from quantcore.conventions.stages.coding import CodingStage, DecodingStage
+from quantcore.conventions.kernels import KERNELS
+from quantcore.conventions.stages.coding import OF_CODE_0, CodingStage, DecodingStage
 from quantcore.conventions.stages.nonfinite import NonfiniteStage
 from quantcore.conventions.stages.scale import RangeStage, ScaleStage, StorageStage
 from quantcore.conventions.stages.zero_point import ZeroPointStage
 from quantcore.errors import QuantError
+from quantcore.expressions import Expression, renamed
 from quantcore.granularity import Granularity
 from quantcore.wording import passed
 
@@ -169,6 +171,12 @@ class Convention:
     def parameter_stages(self) -> tuple[RangeStage, ScaleStage, ZeroPointStage]:
         """The stages that decide scale and zero point."""
         return self.range, self.scale, self.zero_point
+
+    @cached_property
+    def unrounded(self) -> Expression:
+        """What is rounded to a code, with the value of code 0 for z where z is that of the middle code."""
+        kernel = KERNELS[self.coding.kernel].unrounded
+        return renamed(kernel, "z", OF_CODE_0) if self.zero_point.is_middle else kernel
 
     @cached_property
     def refuses_nonfinite(self) -> bool:

@@ -39,7 +39,7 @@ _SMALLEST, _LARGEST = 5.0, 30.0  # diameter of a circle in px
 _WIDTH = 2400.0  # px over which circles are spread, with some overlap
 _SPAN = 4.0  # smallest span of the axis in dB: smaller differences should not look large
 _NAME = 90  # characters
-_FEW, _TICK = 12, 48  # up to this many tensors are bars, with names of this many characters
+_FEW, _TICK = 12, 36  # up to this many tensors are bars, with names of this many characters
 ALIKE = 1.1  # bits per weight that differ by less than this factor have one color
 _THICK, _HIGH = 26, 214  # px: the thickest bar, and the height of the plot
 Point = tuple[float, float]  # bytes, summed error
@@ -49,23 +49,33 @@ _PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(23,22,20)"}
 
 
 def harm(
-    frame: "pd.DataFrame", metric: str = "sqnr_db", *, order: str = "", theme: str = "light"
+    frame: "pd.DataFrame",
+    metric: str = "sqnr_db",
+    *,
+    order: str = "",
+    worst_first: bool = False,
+    theme: str = "light",
 ) -> go.Figure:
     """Return each tensor as a circle, in the order of the rows; area is bytes, color is bits per weight.
 
-    A few are bars with their names, except for the cosine similarity, whose bars would all look alike. Errors
+    A few are bars with their names, except for the cosine similarity, whose bars would all look alike; if the
+    worst come first, these are, and one more bar spans the others, from the smallest to the largest. Errors
     of 0 are not drawn, nor tensors without a finite metric. The customdata of a circle or bar is its row's
     index.
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
         order: how the tensors are sorted, for the axis title, such as "largest error first".
+        worst_first: whether the rows are in the order of `by_harm`.
     """
     values = frame[metric].to_numpy(float)
     drawn = np.isfinite(values) & ((values > 0) | (metric in ("sqnr_db", "cosine")))
     places = np.flatnonzero(drawn)
+    alike = _alike(frame.iloc[places]["bits_per_weight"].to_numpy(float))
+    layout = _layout(metric, order, alike, len(places), len(frame), theme)
+    as_bars = metric != "cosine" and (worst_first or len(places) <= _FEW)
+    places, others = (places[:_FEW], values[places[_FEW:]]) if as_bars else (places, values[:0])
     shown = frame.iloc[places]
-    alike = _alike(shown["bits_per_weight"].to_numpy(float))
     colors = {
         "color": np.log2(np.clip(shown["bits_per_weight"].to_numpy(float), 1, 64)),
         "colorscale": palette("sequential", theme),
@@ -86,9 +96,9 @@ def harm(
         "text": [_harm_tooltip(row, metric) for row in shown.to_dict("records")],
         "hovertemplate": "%{text}<extra></extra>",
     }
-    layout = _layout(metric, order, alike, len(places), len(frame), theme)
-    if len(places) <= _FEW and metric != "cosine":
-        return _bars(values[places], list(shown["tensor"]), colors, told, layout)
+    if as_bars:
+        figure = _bars(values[places], list(shown["tensor"]), colors, told, layout)
+        return _with_others(figure, others, metric, theme)
     sizes = np.sqrt(
         shown["bytes"].to_numpy(float) / max(1.0, float(shown["bytes"].max() if len(shown) else 1))
     )
@@ -120,6 +130,23 @@ def _bars(
     title = f"{metric['title']} of {layout['xaxis']['title']['text']}"
     layout["xaxis"] = {"title": {"text": title}, "zeroline": True}
     return go.Figure([trace], layout)
+
+
+def _with_others(figure: go.Figure, others: np.ndarray, metric: str, theme: str) -> go.Figure:
+    """Add a bar below that spans these values."""
+    if not others.size:
+        return figure
+    low, high, n = float(others.min()), float(others.max()), len(figure.data[0].y)
+    told = f"{count_of(len(others), 'other tensor')}: {HARM_AXES[metric][0]} from {low:.4g} to {high:.4g}"
+    figure.add_bar(
+        x=[high - low], base=[low], y=[n], orientation="h", width=0.35, textposition="none", text=[told],
+        hovertemplate="%{text}<extra></extra>", showlegend=False,
+        marker={"color": FAINT[theme], "line": {"width": 1, "color": DIM[theme]}},
+    )  # fmt: skip
+    axis = figure.layout.yaxis
+    words = [*axis.ticktext, f"{len(others):,} more"]
+    axis.update(tickvals=[*axis.tickvals, n], ticktext=words, range=[n + 0.5, -0.5])
+    return figure
 
 
 def _harm_tooltip(row: dict[str, Any], metric: str) -> str:

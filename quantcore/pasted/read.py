@@ -187,7 +187,7 @@ def _parts(q: Quantizer) -> Iterator[str]:
 
 
 def _arithmetic(q: Quantizer) -> str:
-    """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
+    """Return the order of division, rounding and zero point, with what conventions call it."""
     rule = RULES.get(q.rule, "rounded")
     product = "x · scale" if q.multiplied else "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
     product = product if q.scalings else "x"
@@ -197,7 +197,7 @@ def _arithmetic(q: Quantizer) -> str:
     if not shifted:
         return f"{rule}({product})"
     text = f"{rule}({product} + z)" if shifted[0] in q.early else f"{rule}({product}) + z"
-    return f"{text}, kernel {q.kernel}" if rule == "round" else text
+    return f"{text}, in this order (kernel {q.kernel} of qc.Convention)" if rule == "round" else text
 
 
 def _without_scale(walk: Walk) -> Iterator[str]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from quantcore.conventions import DECODINGS, DTYPES, KERNELS, OF_CODE_0, Convention, S, X, Z, middle_of
+from quantcore.conventions import DECODINGS, DTYPES, KERNELS, Convention, S, X, Z, middle_of
 from quantcore.expressions import (
     CLAMP,
     EQUAL,
@@ -125,10 +125,7 @@ def before_code(
         # a float32 s has a float32 1/s in float64 too
         of_inverse = dtype if dtype != torch.float64 else DTYPE[c.scale.scale_dtype]
         factor.append(ProgramLine("1/s", RECIPROCAL(divisor), of_inverse, "", source))
-    unrounded = kernel.unrounded
-    if c.zero_point.is_middle:
-        unrounded = renamed(unrounded, "z", OF_CODE_0)
-    for at, step in enumerate(chain(unrounded)):
+    for at, step in enumerate(chain(c.unrounded)):
         of = step.operation(U if at else X, *step.operands[1:])
         if of.names & {"s", "1/s"}:  # once, since that is one operation
             yield from factor

@@ -35,7 +35,7 @@ BESIDE_THE_BAR = """() => {
     return ends.length && Math.max(...ends) <= plot.getBoundingClientRect().left + xaxis2._offset + xaxis2._length + 1;
 }"""
 LOOK = "document.querySelector('.qs-maps canvas').toDataURL()"
-FORESEEN = """(bits) => [...document.querySelector(".qs-maps").foreseen.keys()].some((asked) => asked.startsWith(`bits=${bits}&`))"""
+FORESEEN = """(asked) => [...document.querySelector(".qs-maps").foreseen.keys()].some((other) => other.startsWith(`${asked}&`))"""
 # The other signs, and before anything is heard of them the next width
 UNSIGNED_AND_ON = """async () => {
     const unsigned = document.querySelector(".st-key-codes [role=radio][aria-checked=false]");
@@ -177,12 +177,13 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     expect_foreseen(app, x)
     expect_ends_kept(app)
     expect_waited_for(app)
+    expect_options_foreseen(app)
 
 
 def expect_foreseen(app: Any, x: np.ndarray) -> None:
     """Go on from 7 bits by keys: what was foreseen is painted without asking, and only where it is what is asked."""
     page, blocked = app.page, "**/live/**"
-    app.wait(FORESEEN, "8")
+    app.wait(FORESEEN, "bits=8")
     app.expected.append("Failed to load resource")
     page.route(blocked, lambda route: route.abort())
     run = page.evaluate(RUN)
@@ -194,7 +195,7 @@ def expect_foreseen(app: Any, x: np.ndarray) -> None:
     assert first == [f" {text(8)} ", run, page.evaluate(LOOK)]
     assert {painted for painted, *_ in others} <= {f" {text(8)} "}
     page.unroute(blocked)
-    app.wait(FORESEEN, "9")
+    app.wait(FORESEEN, "bits=9")
     page.route(blocked, lambda route: route.abort())
     page.evaluate(WATCH_PAINTING)
     page.evaluate(UNSIGNED_AND_ON)
@@ -207,7 +208,7 @@ def expect_foreseen(app: Any, x: np.ndarray) -> None:
 def expect_ends_kept(app: Any) -> None:
     """Go to the ends of the range by keys, and beyond them by keys and a drag."""
     page, slider, first, last = app.page, app.input("bits"), f"u{text(2)}", f"u{text(16)}"
-    app.wait(FORESEEN, "16")
+    app.wait(FORESEEN, "bits=16")
     run = page.evaluate(RUN)
     page.evaluate(WATCH_PAINTING)
     slider.press("End")
@@ -229,7 +230,7 @@ def expect_waited_for(app: Any) -> None:
     not asked for once more.
     """
     page, slider, asked, every = app.page, app.input("bits"), list[str](), "**/live/*bits=*"
-    app.wait(FORESEEN, "3")
+    app.wait(FORESEEN, "bits=3")
     page.evaluate(WATCH_PAINTING)
     page.evaluate(DISABLED_ONE_ON)
     assert page.evaluate("painted") == []
@@ -252,6 +253,21 @@ def expect_waited_for(app: Any) -> None:
     assert "ahead=bits:4,2" in once
     page.unroute(every)  # which lets go what is held
     app.expect_scheme(f"u{text(4)}")
+
+
+def expect_options_foreseen(app: Any) -> None:
+    """Choose a granularity as a finger does, which points at none before: it is painted without asking."""
+    page, blocks, blocked = app.page, f"u{text(4)}".replace("per_tensor", "per_block([2,2])"), "**/live/**"
+    app.input("per").focus()
+    app.input("per").press("ArrowDown")
+    app.wait(FORESEEN, "per=4")
+    page.route(blocked, lambda route: route.abort())
+    run = page.evaluate(RUN)
+    page.evaluate(WATCH_PAINTING)
+    page.get_by_role("option", name="block", exact=True).evaluate("(option) => option.click()")
+    app.expect_scheme(blocks)
+    assert page.evaluate("painted[0]")[:2] == [f" {blocks} ", run]
+    page.unroute(blocked)
 
 
 def colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None:

@@ -2,7 +2,8 @@
 // stands at, first for the nearest, then for more at once; a key or a move that takes the control there is painted in its own task, before Streamlit hears of it.
 // Each is the server's answer, as any other, and holds for the run that it was asked after.
 
-const FORESEEN = ["bits", "codes", "mode"]; // controls, by key
+const LISTS = ["per", "axis", "group", "group_axis"]; // controls, by key: of these the options, while their list is open
+const FORESEEN = ["bits", "codes", "mode", ...LISTS];
 const WHOLE = 128 * 128, NEAREST = 2; // cells of maps that are asked for at all values of a slider under the pointer, of others once it is gripped; else so many to each side
 const STOCK = 12e6; // bytes of pictures in the browser
 const UNHEARD = 100, OTHERS = 300; // ms: for Streamlit to take over a value; from a change of another control to the next question
@@ -53,7 +54,7 @@ function hasRoom({ foreseen }) {
 
 // Another control: what it changes may be in none of the questions
 function others(state, { target }) {
-  if (FORESEEN.some((key) => target.closest?.(`.st-key-${key}`))) return;
+  if (FORESEEN.some((key) => target.closest?.(`.st-key-${key}`)) || (target.closest?.("[role=listbox]") && LISTS.some(isOpen))) return void setTimeout(look, SOON); // a list may open
   forget(state);
   pause(OTHERS);
 }
@@ -156,7 +157,8 @@ async function showUnderway(state, asked) {
 
 const isRunning = () => document.querySelector('%app%[%script_state%="running"]') !== null;
 const underHand = ({ gone, data }) => !gone && data?.live?.at && performance.now() > paused && FORESEEN.some(isUnderHand);
-const isUnderHand = (key) => ofKey(key)?.matches(":hover, :focus-within");
+const isOpen = (key) => ofKey(`${key} [role=combobox][aria-expanded=true]`) !== null;
+const isUnderHand = (key) => LISTS.includes(key) ? isOpen(key) : ofKey(key)?.matches(":hover, :focus-within");
 
 // The next question, or nothing while others are more urgent
 function nextOf(state) {
@@ -172,6 +174,7 @@ function nextOf(state) {
 // The other values of a control, the nearest first
 function neighbours({ data, grip }, key) {
   const [now] = data.live.controls[key], input = ofKey(`${key} input[type=range]`), { width, height } = data;
+  if (LISTS.includes(key)) return [...document.querySelectorAll("[role=listbox] [role=option]")].map(({ textContent }) => numberOf(key, textContent)).filter((end) => end !== now && !Number.isNaN(end));
   if (!input) return [...(ofKey(`${key} [role=radiogroup]`)?.querySelectorAll("[role=radio]") ?? []).keys()].filter((at) => at !== now);
   const step = Number(input.step) || 1, [low, high] = [Number(input.min), Number(input.max)];
   const most = grip || (width * height <= WHOLE && ofKey(key).matches(":hover")) ? (high - low) / step : NEAREST;

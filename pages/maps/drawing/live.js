@@ -51,9 +51,14 @@ const lengths = (text) => text.toLowerCase().split(/[x×,]/).map((length) => (le
 
 // Of a list, the number that is written there, or the place of its words; NaN, which no control stands at, for others
 function listed(key, field) {
-  const option = document.getElementById(field.getAttribute("aria-activedescendant")), text = (option?.textContent ?? (field.value || field.placeholder)).trim();
-  const place = document.qsGranularities.indexOf(text);
-  return key !== "per" ? parseFloat(text) : place < 0 ? NaN : place;
+  const option = document.getElementById(field.getAttribute("aria-activedescendant"));
+  return numberOf(key, option?.textContent ?? (field.value || field.placeholder));
+}
+
+// What Python has of an option's words
+function numberOf(key, words) {
+  const place = document.qsGranularities.indexOf(words.trim());
+  return key !== "per" ? parseFloat(words) : place < 0 ? NaN : place;
 }
 
 const outside = ({ validity }) => validity?.rangeUnderflow || validity?.rangeOverflow;

@@ -21,7 +21,7 @@ PARTS = {TENSORS: TENSORS, FINDINGS: FINDINGS}
 IN_FILES, NAME, BYTES = "Order of the files", "Name", "Bytes"
 BITS, LOWEST, SQNR = "Bits per weight", "SQNR, lowest first", "SQNR"
 SORTS = {name: name.lower() for name in (IN_FILES, NAME, BYTES, BITS)} | {LOWEST: LOWEST}
-COLORS = {BITS: BITS.lower(), SQNR: SQNR}  # of the treemap
+COLORS = {SQNR: SQNR, BITS: BITS.lower()}  # of the treemap, if there is an original
 OWN = {*PLACE, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
 KEYS = OWN | keys.KEYS
 FREE_TEXT = {SEARCH, *PLACE} | keys.KEYS
@@ -45,8 +45,8 @@ def color() -> str:
         COLORS,
         label_visibility="collapsed",
         width="content",
-        help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the "
-        "original",
+        help="Color of the treemap: the signal-to-quantization-noise ratio against the original, "
+        "also within a tensor, or bits per weight",
     )
 
 

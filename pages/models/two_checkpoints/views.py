@@ -94,7 +94,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
 
 
 def _why(found: SharedComparison, known: Sequence[TensorResult]) -> None:
-    """Say how both sides are stored, and why the tensor that is harmed most differs, if its scales tell."""
+    """Tell how both sides are stored, and why the tensor with the largest error differs, if scales tell."""
     stored = schemes_of(known)
     more = f"; {len(stored) - SCHEMES:,} more pairs of schemes" if len(stored) > SCHEMES else ""
     said = ["; ".join(stored[:SCHEMES]) + more + " (A: the original)."]
@@ -115,7 +115,8 @@ def live(found: SharedComparison, chosen: Chosen) -> None:
 def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:
     shown = rows.head(DRAWN)
     order = controls.SORTS[chosen.sort] + (f" ({len(rows):,} in all)" if len(rows) > DRAWN else "")
-    return figures.harm(shown, chosen.metric, order=order, theme=theme())
+    worst_first = chosen.sort == controls.HARM
+    return figures.harm(shown, chosen.metric, order=order, worst_first=worst_first, theme=theme())
 
 
 def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:

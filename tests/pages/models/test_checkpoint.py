@@ -455,7 +455,7 @@ def test_the_treemap_is_colored_by_what_each_tensor_lost(monkeypatch, tmp_path):
     rows, columns = originals[bad].shape
     originals[bad][: rows // 24, -(columns // 24) :] += 1
     save_file(originals, tmp_path / "original" / "model.safetensors")
-    page = at(folder="q", ck_original="original/model.safetensors", ck_color="SQNR")
+    page = at(folder="q", ck_original="original/model.safetensors")
     errors = {name: qc.errors(x, tensors[name].read()).sqnr_db for name, x in originals.items()}
     shown = dict(zip(table(page)["name"], table(page)["SQNR"], strict=True))
     assert {n: v for n, v in shown.items() if not np.isnan(v)} == pytest.approx(errors, rel=1e-6)

@@ -111,7 +111,7 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
 
 
 def test_why_two_quantized_releases_differ(tmp_path: Path) -> None:
-    """The divisors of the scales of the tensor that is harmed most, next to both schemes."""
+    """The divisors of the scales of the tensor with the largest error, next to both schemes."""
     x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) * 0.03
     for name, divisor in (("x", 127.0), ("y", 128.0)):
         scale = x.abs().amax(1, keepdim=True) / divisor

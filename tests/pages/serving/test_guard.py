@@ -1,5 +1,6 @@
 """Guests: what they take beyond their limits ends them, and nobody else."""
 
+import contextlib
 import io
 import logging
 import os
@@ -44,9 +45,9 @@ def children():
     """The guests that are alive, without those that are being buried."""
     found = []
     for each in Path(f"/proc/{server()}/task/{server()}/children").read_text().split():
-        state = Path(f"/proc/{each}/stat")
-        if state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":
-            found.append(int(each))
+        with contextlib.suppress(OSError):  # it may end at any time, also between being found and being read
+            if Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(int(each))
     return found
 
 

@@ -33,7 +33,7 @@ SCHEMES = [
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@in_parts(9)
+@in_parts(17)
 @for_each("what", TENSORS)
 def test_the_errors_are_those_of_the_codes(what, part):
     """The largest error and the clipped elements are equal, which shows that the elements are; sums are close."""

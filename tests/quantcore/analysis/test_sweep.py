@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import in_parts, some
 
 import quantcore as qc
 
@@ -22,7 +22,7 @@ def sample(shape=(24, 64)):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_rows_are_single_calls(workers):
-    schemes = qc.default_schemes((24, 64))[::7]
+    schemes = qc.default_schemes((24, 64))[::17]
     frame = qc.sweep(sample(), schemes, workers)
     assert list(frame["scheme"]) == [str(s) for s in schemes]
     for scheme, row in zip(schemes, frame.itertuples(), strict=True):
@@ -86,10 +86,11 @@ def test_rows_come_while_work_goes_on_and_can_be_left():
 
 
 @for_each("shape", some([(2, 64), (3, 40, 200), (1,), (), (5,)]))
-def test_sensible_schemes_fit(shape):
+@in_parts(3)
+def test_sensible_schemes_fit(shape, part):
     schemes = qc.default_schemes(shape)
     assert len(set(schemes)) == len(schemes) >= 10
-    frame = qc.sweep(sample(shape), schemes)
+    frame = qc.sweep(sample(shape), part(schemes))
     assert (frame["refused"] == "").all()
 
 

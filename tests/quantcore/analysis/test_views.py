@@ -40,11 +40,9 @@ def check_cells(result, data, view, rows, columns, step):
     for map_name in ("x", "codes", "dequantized", "error"):
         assert data.map(map_name) is getattr(data.of(map_name), map_name)
         # the original, codes and x̂ are reduced by |x| only, which no scheme changes
-        by = error if map_name == "error" else x
         assert data.of(map_name) is (data.worst if map_name == "error" else data.largest)
-        check_map(
-            data.of(map_name), by, (x, codes, x_hat, error, scale, zero_point), view, rows, columns, step
-        )
+    for cells, by in ((data.largest, x), (data.worst, error)):
+        check_map(cells, by, (x, codes, x_hat, error, scale, zero_point), view, rows, columns, step)
 
 
 def check_map(cells, by, true, view, rows, columns, step):
@@ -109,7 +107,7 @@ def test_plane_shown_element_by_element(shape, granularity, view, rows, columns)
         ((600,), qc.PerGroup(7), View(), (0, 1), (0, 600), (1, 3)),
         ((600,), qc.PerTensor(), View(columns=(10, 500)), (0, 1), (10, 500), (1, 2)),
         pytest.param((300, 530), qc.PerBlock((7, 9)), View(), (0, 300), (0, 530), (2, 3), marks=pytest.mark.slow),
-        ((30, 530), qc.PerTensor(), View(axes=(1, 0), rows=(5, 530)), (5, 530), (0, 30), (3, 1)),
+        ((6, 530), qc.PerTensor(), View(axes=(1, 0), rows=(5, 530)), (5, 530), (0, 6), (3, 1)),
         pytest.param((300, 530), qc.PerTensor(), View(axes=(1, 0), rows=(5, 530)), (5, 530), (0, 300), (3, 2), marks=pytest.mark.slow),
         ((2, 530, 3), qc.PerBlock((1, 4, 2)), View(index=(1,), rows=(1, 520)), (1, 520), (0, 3), (3, 1)),
     ],
@@ -241,7 +239,7 @@ def test_views_of_what_is_not_there(shape, view, words):
         map_data(qc.apply(randn(shape), qc.Scheme()), view)
 
 
-@for_each("shape", [(6, 9), (700, 300), (2, 5, 600), (1000,), (), (300, 20), (20, 300), (300, 300)])
+@for_each("shape", [(6, 9), pytest.param((700, 300), marks=pytest.mark.slow), (2, 5, 600), (1000,), (), (300, 20), (20, 300), (260, 259)])
 def test_difference_of_the_errors_of_two_results(shape):
     x = randn(shape, 4)
     result, other = (
@@ -265,15 +263,15 @@ def test_difference_of_the_errors_of_two_results(shape):
 
 @for_each("shape", [(600, 1030), (257, 3), (2, 513)])
 def test_rms_of_each_cell(shape):
-    """Against a loop over the boxes in float64, also where the last ones have fewer elements."""
+    """Against sums over the boxes in float64, also where the last ones have fewer elements."""
     result = qc.apply(torch.randn(shape, generator=torch.Generator().manual_seed(0)), qc.Scheme(qc.INT4))
     data = map_data(result, rms=True)
     error, (down, across) = result.error.double().numpy(), data.step
-    expected = [
-        [np.sqrt((error[r : r + down, c : c + across] ** 2).mean()) for c in range(0, shape[1], across)]
-        for r in range(0, shape[0], down)
-    ]
-    np.testing.assert_allclose(data.map("error"), expected, rtol=1e-5)
+    rows, columns = range(0, shape[0], down), range(0, shape[1], across)
+    sums, counts = (
+        np.add.reduceat(np.add.reduceat(each, rows, 0), columns, 1) for each in (error**2, np.ones(shape))
+    )
+    np.testing.assert_allclose(data.map("error"), np.sqrt(sums / counts), rtol=1e-5)
     assert "RMS of all their errors" in data.legend
     assert map_data(qc.apply(result.x[:4, :4], qc.Scheme(qc.INT4)), rms=True).rms is None
     assert map_data(result, against=result, rms=True).rms is None

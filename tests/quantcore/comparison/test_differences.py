@@ -597,12 +597,11 @@ PRESETS = set(qc.PRESETS) & set(ALL)
 GIVEN = qc.Given(0.3, 3)
 
 
+@in_parts(3)
 @for_each("name", some(CONVENTIONS, 11))
-def test_what_is_said_is_what_happens(name):
+def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
-    for text, scheme in ALL.items():
-        if scheme.convention.name != name:
-            continue
+    for text, scheme in part((text, scheme) for text, scheme in ALL.items() if scheme.convention.name == name):
         phrases, blocks = qc.differences(scheme), all_rows(scheme)
         said = Said(scheme, phrases)
         for row, found in zip(blocks, results_of(blocks, scheme), strict=True):
@@ -709,13 +708,14 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
+@in_parts(3)
 @for_each("name", some(CONVENTIONS, 13))
-def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
+def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
-    for text, scheme in ALL.items():
+    for text, scheme in part((text, scheme) for text, scheme in ALL.items() if scheme.convention.name == name):
         other_preset = text in PRESETS and text != own_preset
         # a fixed range has only one scale, at which some choices have no tie
-        if scheme.convention.name != name or other_preset or isinstance(scheme.range_setting, qc.Fixed):
+        if other_preset or isinstance(scheme.range_setting, qc.Fixed):
             continue
         blocks = all_rows(scheme)
         own = results_of(blocks, scheme)
@@ -735,7 +735,7 @@ FIXED = [
 ]  # fmt: skip
 
 
-@in_parts(3)
+@in_parts(4)
 def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters(part):
     """It is enough if the scale or the zero point differs."""
     told = set()
@@ -858,11 +858,12 @@ def test_bits_of_a_packed_code():
         assert qc.bits_per_element(qc.PRESETS[name], (1, 256)) == bits + 16 / 256
 
 
-def test_what_becomes_a_code_is_what_is_let_through():
+@in_parts(3)
+def test_what_becomes_a_code_is_what_is_let_through(part):
     """NaN is mentioned where x may contain it, ∞ / ∞ only where NaN is refused but infinity is not."""
     row = np.linspace(-1, 1, 256, dtype=f32)
     told = {"NaN": 0, "∞ / ∞": 0}
-    for text, scheme in ALL.items():
+    for text, scheme in part(ALL.items()):
         for phrase in qc.differences(scheme):
             named = next((what for what in told if phrase.startswith(f"{what} becomes")), None)
             if named:

@@ -41,6 +41,7 @@ EXPRESSIONS = {
     "x · (1/s) + (z + ½)": lambda x, s, r, z: x * r + (z + f32(0.5)),
     "(x - z) · (1/s) + ½": lambda x, s, r, z: (x - z) * r + f32(0.5),
     "(x - z) / s": lambda x, s, r, z: (x - z) / s,
+    "(x - (z - s · middle)) / s": lambda x, s, r, z: (x - (z - s * f32(8))) / s,  # of torchao's uint4
 }
 NUMBER = r"\(?(-?(?:[\d.]+(?:e[-+]?\d+)?|inf|nan))\)?"
 ROUNDED = re.compile(
@@ -235,7 +236,7 @@ class Claim:
         if converted:
             assert int(converted[2]) == side.code, self.text
             kernel = qc_kernel(side)
-            value = side.rounded(side.value(written(kernel.unrounded)))
+            value = side.rounded(side.value(written(side.rules.unrounded)))
             with np.errstate(all="ignore"):
                 value = f32(value) if kernel.shift_first else f32(value) + side.z
             assert same(f32(converted[1]), value), self.text
@@ -345,7 +346,7 @@ def cases(seed, tries=40):
     return None
 
 
-@in_parts(200)
+@in_parts(300)
 def test_what_a_reason_says_is_what_happens(part):
     """1,500 comparisons in the slow run."""
     seen = set()
@@ -363,22 +364,32 @@ def test_what_a_reason_says_is_what_happens(part):
     assert len(seen) > 5
 
 
+@in_parts(3)
 @for_each("name", ["gguf.Q4_0", "gguf.Q4_1", "torchao.nf4.scales"])
 @for_each("scheme", ["int4 per_group(32) given(0.5)", "uint4 asymmetric per_group(32)"])
-def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, scheme):
+def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, scheme, part):
     """Quarters, so that half of the quotients by 0.5 are ties; either library may come first."""
     x, seen = np.r_[np.arange(-15, 16) / 4, -4].astype(f32)[None], set()
-    for other in ("textbook", "torch.fake_quantize", "compressed_tensors", "gguf.Q8_0", "gguf.Q4_1", "torchao.nf4.scales"):
-        for pair in ((name, other), (other, name)):
-            try:
-                found = qc.compare(x, qc.Scheme.parse(scheme), *(CONVENTIONS[n] for n in pair))
-            except qc.QuantError:
-                continue
-            for reason in found.reasons:
-                Claim(found, reason).check()
-                seen.add(reason.kind)
+    others = ("textbook", "torch.fake_quantize", "compressed_tensors", "gguf.Q8_0", "gguf.Q4_1", "torchao.nf4.scales")
+    for pair in part([pair for other in others for pair in ((name, other), (other, name))]):
+        try:
+            found = qc.compare(x, qc.Scheme.parse(scheme), *(CONVENTIONS[n] for n in pair))
+        except qc.QuantError:
+            continue
+        for reason in found.reasons:
+            Claim(found, reason).check()
+            seen.add(reason.kind)
     assert "given" not in scheme or "tie" in seen or "scales" in name
     assert seen
+
+
+def test_a_zero_point_that_is_the_value_of_the_middle_code_is_not_called_that_of_code_0():
+    x, names = library.rows(qc.Scheme.parse("uint4 asymmetric"), 1), ("torchao.tinygemm", "hqq")
+    records = [CONVENTIONS[name].changed(rounding=rule) for name, rule in zip(names, ("half_even", "floor"), strict=True)]
+    found = qc.compare(x, qc.Scheme.parse("uint4 asymmetric per_channel(0)"), *records)
+    for reason in found.reasons:
+        Claim(found, reason).check()
+    assert any("torchao.tinygemm rounds (x - (z - s · middle)) / s = " in reason.sentence for reason in found.reasons)
 
 
 @for_each("zero_point", [0, 1])

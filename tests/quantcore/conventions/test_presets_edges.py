@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from grid import for_each
@@ -43,7 +44,7 @@ def hard_tensors(shape):
     }
 
 
-@for_each("preset", some(qc.PRESETS, 3))
+@for_each("preset", some(qc.PRESETS, 5))
 def test_hard_tensors(preset):
     scheme = qc.PRESETS[preset]
     shape = SHAPE if preset == "torchao.nf4" else (6, 256)  # its scales are quantized in blocks of 256
@@ -98,7 +99,7 @@ SHRINKING = (
 )
 
 
-@for_each("preset", some(qc.PRESETS, 2))
+@for_each("preset", some(qc.PRESETS, 4))
 def test_quantizing_again_changes_nothing(preset):
     scheme = qc.PRESETS[preset]
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
@@ -114,10 +115,10 @@ def test_quantizing_again_changes_nothing(preset):
         step = apply_quietly(x, scheme).scale.max()
         assert (once - again).abs().max() < step / 10
     else:
-        torch.testing.assert_close(again, once, rtol=0, atol=0)
+        np.testing.assert_allclose(again, once, rtol=0, atol=0, strict=True, equal_nan=False)
 
 
-@for_each("preset", some(list(qc.PRESETS)[::-1], 3))
+@for_each("preset", some(list(qc.PRESETS)[::-1], 5))
 def test_on_the_grid(preset):
     """No block has more distinct values than the format, or codes outside of it."""
     scheme = qc.PRESETS[preset]
@@ -165,4 +166,4 @@ def test_short_blocks_are_their_own():
         rest = 100 - 100 % size
         whole = apply_quietly(x, scheme).dequantized[:, rest:]
         alone = apply_quietly(x[:, rest:].clone(), scheme).dequantized
-        torch.testing.assert_close(whole, alone, rtol=0, atol=0)
+        np.testing.assert_allclose(whole, alone, rtol=0, atol=0, strict=True, equal_nan=False)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some_rows
 
 import quantcore as qc
 from quantcore import diagnosis
@@ -227,11 +228,10 @@ def test_fixes_that_take_more_storage_say_so_and_do_not_count_as_reached():
     assert diagnosis._reaches(none, context) == -math.inf
 
 
-@for_each("reached", [-math.inf, 12.0])
 @for_each(
-    ("x", "text"),
-    [("steep", "int4"), ("steep", "int4 fixed(-20, 20)"), ("tails", "int3"), ("tails", "int3 per_channel(0)"), ("steep", "e2m1 fixed(-9, 9)"),
-     ("shifted", "uint4 per_channel(1) fixed(-9, 9)"), ("tails", "int3 per_channel(0) min_mse")],
+    ("reached", "x", "text"),
+    some_rows([(reached, *case) for reached in (-math.inf, 12.0) for case in [("steep", "int4"), ("steep", "int4 fixed(-20, 20)"), ("tails", "int3"), ("tails", "int3 per_channel(0)"), ("steep", "e2m1 fixed(-9, 9)"),
+     ("shifted", "uint4 per_channel(1) fixed(-9, 9)"), ("tails", "int3 per_channel(0) min_mse")]], 2),
 )  # fmt: skip
 def test_what_promises_most_is_computed(x, text, reached):
     """Each estimate counts with min-max and with the range made narrower; half a decibel for every part that changes."""

@@ -1,5 +1,6 @@
 """Figures: colors mean what they should, the payload has all numbers, and pages open offline."""
 
+import itertools
 import json
 import math
 import re
@@ -11,7 +12,7 @@ import plotly.io
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts, some
+from parts import in_parts, some, some_rows
 from plotly.colors import sample_colorscale, unlabel_rgb
 
 import quantcore as qc
@@ -36,8 +37,7 @@ def rgb(colour):
     return [int(n) for n in re.fullmatch(r"rgb\((\d+), ?(\d+), ?(\d+)\)", colour).groups()]
 
 
-@for_each("shape", SHAPES, ids=str)
-@for_each("scheme", SCHEMES, ids=str)
+@for_each(("scheme", "shape"), some_rows(itertools.product(SCHEMES, SHAPES), 5))
 def test_maps_show_the_result(shape, scheme):
     result = result_of(shape, scheme)
     data = map_data(result)
@@ -233,7 +233,7 @@ def test_a_reduced_pair_shows_how_many_differ(shape, differing, part):
 
 
 def test_one_element_of_a_large_cell_stands_out_from_none():
-    first = np.zeros((4096, 4096), np.int8)
+    first = np.zeros((2048, 4096), np.int8)
     second = first.copy()
     second[1000, 3000] = 1
     data = figures.pair_data(first, second)
@@ -293,9 +293,7 @@ def test_grid_values_hold_what_the_codes_of_a_library_stand_for(name):
     assert set(first.tolist()) <= set(values.tolist())
 
 
-@for_each("shape", SHAPES, ids=str)
-@for_each("log", [False, True])
-@for_each("theme", ["light", "dark"])
+@for_each(("shape", "log", "theme"), some_rows(itertools.product(SHAPES, [False, True], ["light", "dark"]), 5))
 def test_distribution(shape, log, theme):
     result = result_of(shape)
     figure = figures.distribution(result, log=log, theme=theme)

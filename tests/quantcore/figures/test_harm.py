@@ -47,6 +47,21 @@ def test_a_few_are_bars_from_zero_with_their_names(metric):
     assert figure.layout.xaxis.title.text == f"{HARM_AXES[metric][0]} of 2 tensors, first; 1 more is exact or not finite"
 
 
+def test_of_many_the_worst_are_bars_and_the_others_one_that_spans_them():
+    values = [math.nan, *np.linspace(9.0, 0.5, 18), 0.0]
+    figure = harm(frame(values, "mse"), "mse", order="first", worst_first=True)
+    worst, others = figure.data
+    assert list(worst.x) == values[1:13]
+    assert list(worst.customdata) == list(range(1, 13))
+    assert (others.base[0], others.base[0] + others.x[0]) == (values[18], values[13])
+    assert others.text == ("6 other tensors: MSE from 0.5 to 3",)
+    assert others.customdata is None  # a click opens none of them
+    assert list(figure.layout.yaxis.ticktext) == [*(f"t{i}" for i in range(1, 13)), "6 more"]
+    assert figure.layout.xaxis.title.text == "MSE of 18 tensors, first; 2 more are exact or not finite"
+    (circles,) = harm(frame(values, "cosine"), "cosine", worst_first=True).data
+    assert circles.type == "scatter"
+
+
 def test_an_error_of_zero_has_no_place_on_a_logarithmic_axis():
     figure = harm(frame([0.0, 1.0], "mse"), "mse", order="first")
     assert list(figure.data[0].customdata) == [1]

@@ -1,12 +1,14 @@
 """The figures of Compare → Schemes and Explore → Formats show the numbers, and all of them."""
 
 import html
+import itertools
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 from grid import for_each
+from parts import some_rows
 
 import quantcore as qc
 from quantcore import figures
@@ -27,8 +29,7 @@ def named(figure, name):
     return next(trace for trace in figure.data if trace.name == name)
 
 
-@for_each("theme", ["light", "dark"])
-@for_each("metric", AXES)
+@for_each(("theme", "metric"), some_rows(itertools.product(["light", "dark"], AXES), 2))
 def test_every_scheme_is_a_point_of_its_kind(frame, metric, theme):
     figure = figures.pareto(frame, metric, theme=theme)
     drawn = {}

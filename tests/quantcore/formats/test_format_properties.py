@@ -3,12 +3,13 @@
 The tensors include sizes that groups do not divide, zeros, constants, denormals and the ends of float32.
 """
 
+import itertools
 import warnings
 
 import numpy as np
 import torch
 from grid import for_each
-from parts import some
+from parts import some_rows
 
 import quantcore as qc
 
@@ -37,9 +38,9 @@ def values_of(fmt):
     return torch.unique(table[table.isfinite()])
 
 
-@for_each("granularity", GRANULARITIES)
-@for_each("tensor", some(TENSORS, 7))
-@for_each("name", some(FORMATS))
+@for_each(
+    ("name", "tensor", "granularity"), some_rows(itertools.product(FORMATS, TENSORS, GRANULARITIES), 37)
+)
 def test_on_the_grid_nearest_and_stable(name, tensor, granularity):
     fmt = FORMATS[name]
     x = torch.tensor(TENSORS[tensor], dtype=torch.float32)

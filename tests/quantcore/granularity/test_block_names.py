@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 from grid import for_each
-from parts import some
+from parts import Part, in_parts, some
 
 import quantcore as qc
 from quantcore.granularity.layout import block_name
@@ -43,7 +43,10 @@ def elements(name: str, shape: tuple[int, ...]) -> np.ndarray:
         "blocks",
     ],
 )
-def test_a_name_stands_for_the_elements_of_the_block(shape: tuple[int, ...], granularity: str) -> None:
+@in_parts(3)
+def test_a_name_stands_for_the_elements_of_the_block(
+    shape: tuple[int, ...], granularity: str, part: Part
+) -> None:
     if not shape and granularity != "per_tensor":
         return
     if granularity == "blocks":
@@ -52,7 +55,7 @@ def test_a_name_stands_for_the_elements_of_the_block(shape: tuple[int, ...], gra
         granularity = f"per_group({min(int(granularity[-2]), shape[-1])})"
     x = np.arange(1.0, 1 + np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
     result = qc.apply(x, qc.Scheme.parse(f"int8 symmetric {granularity} min_max textbook"))
-    for index in np.ndindex(*shape):
+    for index in part(np.ndindex(*shape)):
         t = qc.trace(result, index)
         mask = elements(block_name(t.bounds, shape), shape)
         assert mask[index]

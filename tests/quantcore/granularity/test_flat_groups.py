@@ -26,7 +26,7 @@ def pair(shape, size, text="int4 asymmetric"):
     return qc.apply(x, scheme), qc.apply(x.reshape(-1), flat)
 
 
-each = for_each(("shape", "size"), [(shape, size) for shape in SHAPES for size in SIZES])
+each = for_each(("shape", "size"), some_rows(((shape, size) for shape in SHAPES for size in SIZES), 2))
 
 
 @each
@@ -69,7 +69,7 @@ def test_runs_that_are_boxes_are_drawn_as_boxes():
     assert box_of_blocks(pair((3, 4, 5), 20)[0]) == (1, 4, 5)
 
 
-@for_each("shape", [*SHAPES, (4, 6), (3, 2, 2), (2, 1, 6), (2, 2, 3, 2)])
+@for_each("shape", [*SHAPES[:-1], (2, 16), pytest.param(SHAPES[-1], marks=pytest.mark.slow), (4, 6), (3, 2, 2), (2, 1, 6), (2, 2, 3, 2)])
 def test_runs_are_boxes_wherever_some_box_fits(shape):
     """Compared with all block shapes: a shape is used if some has blocks with the same elements in the same order."""
     n = math.prod(shape)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 from places import DATA
 from torch.ao.quantization import MinMaxObserver
 
@@ -277,14 +278,15 @@ EVALUATED = {
 
 
 @for_each("name", EVALUATED)
-def test_a_mistake_is_the_same_in_all_codes_and_in_one_cell(name):
+@in_parts(3)
+def test_a_mistake_is_the_same_in_all_codes_and_in_one_cell(name, part):
     """Match evaluates it on tensors, Predict on one element."""
     scheme = qc.Scheme.parse(EVALUATED[name])
     result = qc.apply(TIES, scheme)
     codes = reproduce(TIES, changed(scheme, (name,)), Corruption((name,)))
     cells = [tuple(place) for place in (codes != result.codes).nonzero().tolist()]
     assert cells
-    for place in cells:
+    for place in part(cells):
         assert catalogue[name] in giving(result, "codes", place, float(codes[place]))
 
 

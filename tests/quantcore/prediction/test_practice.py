@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 from grid import for_each
-from parts import some
+from parts import Part, in_parts, some
 
 import quantcore as qc
 from quantcore.prediction import practice
@@ -14,11 +14,12 @@ EASY = {0.25, 0.5, 1, 2, 4, 5, 10}
 
 @for_each("clipping", [True, False])
 @for_each("scheme", some(["int4", "int4 asymmetric", "uint4 asymmetric", "int8", "int3 asymmetric"], 4))
-def test_numbers_that_are_worked_out_mentally(scheme: str, clipping: bool) -> None:
+@in_parts(5)
+def test_numbers_that_are_worked_out_mentally(scheme: str, clipping: bool, part: Part) -> None:
     asked = qc.Scheme.parse(scheme)
     fmt = asked.format
     assert isinstance(fmt, qc.IntFormat)
-    for seed in range(201 if fmt == qc.INT4 else 40):
+    for seed in part(range(201 if fmt == qc.INT4 else 40)):
         found = practice(fmt, asked.symmetric, seed, clipping)
         assert found.scale in EASY
         chosen = qc.Fixed(found.low, found.high) if clipping else qc.MinMax()

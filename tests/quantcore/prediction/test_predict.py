@@ -235,7 +235,7 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
         for p in np.ndindex(10, 20)
     }
     missed = [p for p, code in answers.items() if code != int(result.codes[p])]
-    places = missed[:40] + [p for p in answers if p not in missed][:10]
+    places = missed[:20] + [p for p in answers if p not in missed][:5]
     typed = [answers[p] for p in places]
     marks = mark_codes(result, places, [str(code) for code in typed])
     for place, code, mark in zip(places, typed, marks, strict=True):
@@ -299,10 +299,10 @@ def test_every_library_marks_its_own_codes_right():
         if not isinstance(scheme.format, qc.IntFormat):
             continue
         result = qc.apply(x, scheme)
-        places = list(np.ndindex(2, 4))
-        marks = mark_codes(result, places, [str(c) for c in result.codes.flatten().tolist()])
+        places = list(np.ndindex(2, 4))[::2]
+        marks = mark_codes(result, places, [str(int(result.codes[place])) for place in places])
         assert all(m.right for m in marks), name
-        assert not any(m.right for m in mark_codes(result, places, ["200"] * 8)), name
+        assert not any(m.right for m in mark_codes(result, places[:1], ["200"])), name
 
 
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)"])

@@ -69,7 +69,7 @@ SYMMETRIC = {
 }
 
 
-@in_parts(7)
+@in_parts(13)
 @for_each("rule", SYMMETRIC)
 def test_symmetric_scale(rule, part):
     formats = SIGNED if rule == "max_of_sides" else FORMATS
@@ -84,10 +84,10 @@ def test_symmetric_scale(rule, part):
             assert (found.low.item(), found.high.item()) == (-max(F(high), F(-low)), max(F(high), F(-low)))
 
 
-def test_widths_whose_symmetric_scale_leaves_out_the_lowest_code():
-    for fmt, widths, rule in itertools.product(
-        FORMATS, ((), (8,), (2, 16)), ("amax_over_half_range", "full_range")
-    ):
+@in_parts(5)
+def test_widths_whose_symmetric_scale_leaves_out_the_lowest_code(part):
+    rules = ("amax_over_half_range", "full_range")
+    for fmt, widths, rule in part(itertools.product(FORMATS, ((), (8,), (2, 16)), rules)):
         found = parameters(fmt, True, -1.0, 3.0, symmetric_scale=rule, narrow_scale_bits=widths)
         as_narrow = dataclasses.replace(fmt, narrow=True) if fmt.signed and fmt.bits in widths else fmt
         assert found.scale.item() == SYMMETRIC[rule](F(-1), F(3), as_narrow)
@@ -105,7 +105,7 @@ def test_symmetric_zero_point(rule):
         assert found.zero_point.item() == (0 if signed else z)
 
 
-@in_parts(17)
+@in_parts(31)
 @for_each("precision", ["float32", "float64"])
 @for_each("order", ["round_quotient", "round_difference"])
 @for_each("zero", ["both", "low", "no"])
@@ -139,23 +139,24 @@ def test_a_range_raised_to_the_smallest():
             assert both.scale.item() == F(2 * raised) / F(steps)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_a_narrow_range_is_widened(symmetric):
+@in_parts(5)
+@for_each("symmetric", [True, False])
+def test_a_narrow_range_is_widened(symmetric, part):
     """By N times the smallest scale: upwards or, if symmetric, half at each end, with an odd step below."""
     least = 2.0**-4
-    for fmt in FORMATS:
+    for fmt, times in part(itertools.product(FORMATS, (1 / 2, 1, 2))):
         steps = ends(fmt)[2]
-        for width in (steps * least / 2, steps * least, steps * least * 2):
-            found = parameters(
-                fmt, symmetric, -width / 2, width / 2, widen_to_eps=True, eps=least, eps_replacement=1.0,
-                symmetric_scale="max_of_sides" if fmt.signed else "amax_over_qmax",
-            )  # fmt: skip
-            more = (steps // 2, steps - steps // 2) if symmetric else (steps, 0)
-            above, below = more if width < steps * least else (0, 0)
-            low, high = F(-width / 2 - below * least), F(width / 2 + above * least)
-            if symmetric and not fmt.signed:
-                low, high = -max(-low, high), max(-low, high)
-            assert (found.low.item(), found.high.item()) == (low, high)
+        width = steps * least * times
+        found = parameters(
+            fmt, symmetric, -width / 2, width / 2, widen_to_eps=True, eps=least, eps_replacement=1.0,
+            symmetric_scale="max_of_sides" if fmt.signed else "amax_over_qmax",
+        )  # fmt: skip
+        more = (steps // 2, steps - steps // 2) if symmetric else (steps, 0)
+        above, below = more if times < 1 else (0, 0)
+        low, high = F(-width / 2 - below * least), F(width / 2 + above * least)
+        if symmetric and not fmt.signed:
+            low, high = -max(-low, high), max(-low, high)
+        assert (found.low.item(), found.high.item()) == (low, high)
 
 
 @for_each("rule", ["computed", "zero", "zero_if_asymmetric"])
@@ -210,12 +211,13 @@ def test_inverse_of_no_range(rule):
         assert found == 1 if rule == "one" else str(found) == str(bad)
 
 
-@pytest.mark.parametrize("zero_point", ["float", "float_rounded"])
-def test_inverse_range(zero_point):
+@in_parts(7)
+@for_each("zero_point", ["float", "float_rounded"])
+def test_inverse_range(zero_point, part):
     """As in hqq: 1/s = N · (1/(high - low)), but 1 for widths up to 1e-4, and at most 2e4."""
     narrow = float(F(1e-4))
     widths = (narrow, float(np.nextafter(F(narrow), F(1))), 0.5e-4, 1e-3, 0.1, 3.0, 255 / 2e4, 1e5)
-    for fmt, width, low in itertools.product(FORMATS, widths, (0.0, -0.5)):
+    for fmt, width, low in part(itertools.product(FORMATS, widths, (0.0, -0.5))):
         low = F(low * width)
         high = F(low + F(width))
         found = parameters(
@@ -248,9 +250,10 @@ def test_a_range_divided_by_the_number_of_codes():
     assert phrases == ["the scale is high - low divided by the 256 codes, not by the steps"]
 
 
-@pytest.mark.parametrize("nan_zero_point", ["lowest", "zero", "wrapped"])
-def test_zero_point_of_no_range(nan_zero_point):
-    for fmt in FORMATS:
+@in_parts(5)
+@for_each("nan_zero_point", ["lowest", "zero", "wrapped"])
+def test_zero_point_of_no_range(nan_zero_point, part):
+    for fmt in part(FORMATS):
         qmin, qmax, _ = ends(fmt)
         choices = {"nan": "zero", "nan_zero_point": nan_zero_point}
         scheme = qc.Scheme(fmt, False, convention=qc.TEXTBOOK.changed(**choices))

@@ -311,7 +311,7 @@ def test_scripts_with_importance(name):
 
 def test_memory_in_boxes():
     """Besides codes and parameters, a search allocates a few boxes in numpy, not copies of the tensor."""
-    x = torch.randn(1024, 4096)
+    x = torch.randn(768, 4096)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tracemalloc.start()

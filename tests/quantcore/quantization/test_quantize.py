@@ -226,7 +226,7 @@ def numpy_codes(x, scale, zero_point, fmt):
     return np.clip(np.rint(x / scale) + np.float32(zero_point), qmin, qmax).astype(np.int64)
 
 
-@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 7))
+@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 9))
 @for_each("symmetric", [True, False])
 def test_parameters_and_codes_against_numpy(shape, granularity, block, symmetric):
     for seed, fmt in formats_for(shape, block):
@@ -305,7 +305,7 @@ def test_dequantized_stands_on_the_grid_and_within_half_a_step(scheme):
     assert torch.equal(result.error, x - x_hat)
 
 
-@for_each("scheme", SOME_SCHEMES, ids=str)
+@for_each("scheme", some(SOME_SCHEMES, 3), ids=str)
 def test_quantizing_again_changes_nothing(scheme):
     result = qc.apply(randn((6, 10), 2), scheme)
     again = qc.quantize(result.dequantized, result.scale, result.zero_point, scheme)
@@ -446,7 +446,7 @@ def test_what_is_not_finite_is_refused(setting, symmetric, shape, bad):
         qc.quantize(x, 1.0, 0, SYM)
 
 
-@for_each("scheme", some(SOME_SCHEMES, 5), ids=str)
+@for_each("scheme", some(SOME_SCHEMES, 11), ids=str)
 def test_x_is_never_modified(scheme):
     x = randn((6, 10), 5)
     for given in (x, x.numpy(), x.T.contiguous().T, x.double()):

@@ -101,8 +101,7 @@ def candidates_of(block, symmetric, n):
         yield still + (low - still) * share, still + (high - still) * share
 
 
-@for_each("data", some(DATA, 2))
-@pytest.mark.parametrize("fmt", some(FORMATS, 3))
+@for_each(("fmt", "data"), some_rows(itertools.product(FORMATS, DATA), 11))
 def test_min_mse_is_the_best_of_all_candidates(fmt, data):
     scheme = qc.Scheme.parse(f"{fmt} per_channel(0) min_mse(candidates=9)")
     x = DATA[data][:4]
@@ -116,9 +115,11 @@ def test_min_mse_is_the_best_of_all_candidates(fmt, data):
             assert error == pytest.approx(min(tried), rel=1e-12, abs=0)
 
 
-@each_data
-@pytest.mark.parametrize(
-    "convention", ["textbook", "torch.fake_quantize", "torchao", "onnxruntime", "brevitas"]
+@for_each(
+    ("convention", "data"),
+    some_rows(
+        itertools.product(["textbook", "torch.fake_quantize", "torchao", "onnxruntime", "brevitas"], DATA), 4
+    ),
 )
 def test_min_mse_is_never_worse_than_min_max(convention, data):
     for symmetry in ("symmetric", "asymmetric"):
@@ -581,9 +582,12 @@ def test_abs_mean_makes_ternary_codes_as_bitnet_does(data):
     assert np.array_equal(result.codes.numpy(), ternary)
 
 
-@each_data
-@pytest.mark.parametrize("text", TEXTS[:6])
-@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"])
+@for_each(
+    ("granularity", "text", "data"),
+    some_rows(
+        itertools.product(["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"], TEXTS[:6], DATA), 7
+    ),
+)
 def test_odd_input_and_granularities(text, granularity, data):
     if granularity == "per_block([2,2])" and min(DATA[data].shape) < 2:
         granularity = "per_channel(0)"

@@ -43,7 +43,7 @@ def test_codes_are_torch_s_cast(name, granularity):
     assert result.zero_point is None
 
 
-@for_each("name", some(NAMES, 2))
+@for_each("name", some(NAMES, 4))
 def test_every_part_takes_floats(name):
     scheme = qc.Scheme.parse(f"{name} per_group(16)")
     result = qc.apply(sample(), scheme)
@@ -145,7 +145,7 @@ def test_codebooks_take_the_nearest_value(name, granularity):
     assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-@for_each("name", some(CODEBOOKS, 2))
+@for_each("name", some(CODEBOOKS, 4))
 def test_every_part_takes_codebooks(name):
     scheme = qc.Scheme.parse(f"{name} per_group(16)")
     result = qc.apply(sample(), scheme)

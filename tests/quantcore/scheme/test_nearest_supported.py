@@ -48,7 +48,7 @@ def test_a_format_that_is_ruled_out_is_refused_at_every_granularity(part):
 
 
 @for_each("name", qc.INTEGER_CONVENTIONS)
-@for_each("text", some(SCHEMES, 2))
+@for_each("text", some(SCHEMES, 3))
 @for_each("shape", some([(8, 16), (4, 6, 10), (7,), ()], 3))
 def test_nearest_scheme_is_taken(name, text, shape):
     scheme = qc.Scheme.parse(f"{text} {name}")
@@ -109,7 +109,7 @@ def test_differences(text, phrases):
     assert bool(said) == bool(phrases)
 
 
-@in_parts(2)
+@in_parts(3)
 @for_each("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
 def test_trace_is_what_the_library_computed(name, part):
     """An element's trace ends in the recorded code, and each step follows from the previous one."""

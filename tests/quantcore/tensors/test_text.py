@@ -96,7 +96,7 @@ def test_reads(text: str, expected: object) -> None:
         ("[1, 2)", ["'['", "column 1", "')'", "column 6"]),
         ("tensor([1, 2]]", ["'('", "closed by ']'", "column 14"]),
         ("[1, 2]]", ["']'", "column 7", "no opening bracket"]),
-        ("[" * 100_000, ["nested", "16", "column 17"]),
+        ("[" * 20_000, ["nested", "16", "column 17"]),
         ("[1,,2]", ["missing", "column 4"]),
         ("[,1]", ["missing", "column 2"]),
         ("1,,2", ["missing", "column 3"]),
@@ -133,7 +133,7 @@ def test_refuses(text: str, words: list[str]) -> None:
     assert len(message) < 400
 
 
-@for_each("shape", [(7,), (3, 5), (2, 3, 4), (1, 1), (2, 1, 3, 2), (40, 60)])
+@for_each("shape", [(7,), (3, 5), (2, 3, 4), (1, 1), (2, 1, 3, 2), (3, 60)])
 @for_each("scale", [1e-6, 1.0, 1e7])
 def test_prints_round_trip(shape: tuple[int, ...], scale: float) -> None:
     x = (np.random.default_rng(len(shape)).standard_normal(shape) * scale).astype(np.float32)

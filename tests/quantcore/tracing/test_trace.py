@@ -27,7 +27,7 @@ CASES = [
         shape,
         qc.Scheme(fmt, symmetric, granularity, setting, convention),
         id=f"{shape} {i}",
-        marks=[] if i % 3 == 0 else [pytest.mark.slow],
+        marks=[] if i % 7 == 0 else [pytest.mark.slow],
     )
     for i, (shape, fmt, symmetric, setting, convention) in enumerate(
         itertools.product(
@@ -130,7 +130,7 @@ def test_formulas_come_to_their_values(shape, scheme):
 
 
 @for_each("scheme", some(qc.PRESETS.values()))
-@in_parts(2)
+@in_parts(11)
 @pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme, part):
     x = sample((32, 512))
@@ -141,7 +141,7 @@ def test_presets_come_to_what_they_say(scheme, part):
     x[5] *= 1e-30
     result = qc.apply(x, scheme)
     x_hat, written = result.dequantized, 0
-    for index in itertools.product(part(range(8)), part(range(0, 512, 37))):
+    for index in part(itertools.product(range(8), range(0, 512, 37))):
         t = qc.trace(result, index)
         assert (t.code, bits(t.dequantized)) == (result.codes[index].item(), bits(x_hat[index].item()))
         # otherwise the steps would give another code than the result
