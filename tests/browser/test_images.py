@@ -54,7 +54,9 @@ def assert_square(app: Any) -> tuple[float, float]:
     return columns, rows
 
 
-def an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
+@pytest.mark.slow  # by default, an image that is pasted is tested
+def test_an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
+    app.open(src="upload")
     (tmp_path / "photo.jpg").write_bytes(png(COLORS[::-1]))  # a name of another kind
     app.page.locator("input[type=file]").first.set_input_files(tmp_path / "photo.jpg")
     expect_image(app, LEVELS[::-1])

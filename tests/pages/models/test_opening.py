@@ -72,11 +72,11 @@ OF_ONE_KIND = [
     [
         *(pytest.param(*case, marks=pytest.mark.slow) for case in OF_ONE_KIND),
         ("../secret", "is not a path inside the folder"),
-        ("file:///etc/passwd", "does not open file:// addresses"),
+        pytest.param("file:///etc/passwd", "does not open file:// addresses", marks=pytest.mark.slow),
         ("none", "There is no file or folder"),
         ("example:none", "There is no example 'none'"),
         ("upload:x", "There are no files yet"),
-        ("filecache::https://host.example/x.npy", "is not a path inside the folder"),
+        pytest.param("filecache::https://host.example/x.npy", "is not a path inside the folder", marks=pytest.mark.slow),
         ("bad_truncated/checkpoint", "truncated"),
         ("# <b>*x*</b> $y$", "There is no file or folder"),
     ],
