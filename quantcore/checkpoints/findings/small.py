@@ -18,7 +18,14 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike
 from quantcore.checkpoints.findings.stored import LONG
-from quantcore.checkpoints.findings.summary import Summary, largest_of, moments, of_bits, of_values
+from quantcore.checkpoints.findings.summary import (
+    Summary,
+    largest_of,
+    moments,
+    of_bits,
+    of_values,
+    two_largest,
+)
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.release import AsStored
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -105,13 +112,11 @@ def _bytes(run: Sequence[AsStored]) -> Iterator[tuple[str, npt.NDArray[np.uint8]
 def _summarized(records: Sequence[AsStored], values: Tensor, shape: tuple[int, ...]) -> Iterator[Checked]:
     """Yield what is found in weights of one shape, a row of ``values`` each."""
     nonfinite = (~values.isfinite()).sum(1).tolist()
-    magnitudes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
-    top = magnitudes.topk(min(2, values.shape[1]), dim=1)
+    largest_two = two_largest(values.abs().nan_to_num_(0.0, 0.0, 0.0))
     spreads, means = (each.tolist() for each in moments(values.nan_to_num(0.0, 0.0, 0.0)))
     flat = _may_have_flat_lines(values.view(-1, *shape)).tolist()
-    tops = zip(top.values.tolist(), top.indices[:, 0].tolist(), strict=True)
-    for i, (record, (numbers, place)) in enumerate(zip(records, tops, strict=True)):
-        largest = largest_of(numbers, place, shape)
+    for i, (record, two) in enumerate(zip(records, largest_two, strict=True)):
+        largest = largest_of(*two, shape)
         if flat[i] and largest.first:
             continue
         summary = Summary(record.name, record.storage, shape, spreads[i], largest, means[i])

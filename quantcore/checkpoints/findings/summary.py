@@ -1,7 +1,7 @@
 """What a weight is compared with its siblings by: its spread, mean and largest values and scales."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,19 +34,27 @@ class Largest:
         """Add the magnitudes of a box."""
         if not magnitudes.numel():
             return
-        top = magnitudes.reshape(-1).topk(min(2, magnitudes.numel()))
-        found = [float(value) for value in top.values]
-        if found[0] > self.first:
-            place = np.unravel_index(int(top.indices[0]), magnitudes.shape)
-            row, *rest = [int(i) for i in place] or [0]
+        ((first, second, at),) = two_largest(magnitudes.reshape(1, -1))
+        if first > self.first:
+            row, *rest = _place(at, magnitudes.shape) or (0,)
             self.at = (row + first_row, *rest)
-        _, self.second, self.first = sorted([self.first, self.second, *found])[-3:]
+        _, self.second, self.first = sorted([self.first, self.second, first, second])[-3:]
 
 
-def largest_of(numbers: Sequence[float], place: int, shape: tuple[int, ...]) -> Largest:
-    """Return the largest of a weight from its two largest magnitudes; the first is at a place of the flat."""
-    first, second = (*numbers, 0.0)[:2]
-    return Largest(first, second, tuple(int(i) for i in np.unravel_index(place, shape)) if first else ())
+def two_largest(magnitudes: Tensor) -> Iterator[tuple[float, float, int]]:
+    """Yield the two largest numbers of each row, 0 where there is but one, and the index of the first."""
+    first, place = magnitudes.max(1, keepdim=True)
+    second = magnitudes.scatter(1, place, 0.0).amax(1)
+    yield from zip(first[:, 0].tolist(), second.tolist(), place[:, 0].tolist(), strict=True)
+
+
+def largest_of(first: float, second: float, at: int, shape: tuple[int, ...]) -> Largest:
+    """Return the largest of a weight from its `two_largest`."""
+    return Largest(first, second, _place(at, shape) if first else ())
+
+
+def _place(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(at, shape))
 
 
 @dataclass(frozen=True)
