@@ -19,7 +19,7 @@ from pages.registry import PAGES
 MINILM = "ck=example:minilm-gptq&ck_original=example:minilm"
 TENSOR = f"checkpoint?{MINILM}&ck_tensor=encoder.layer.0.output.dense.weight&ck_cell=97,8"
 MORE = [
-    "learn-granularity?learn_granularity_step=yours",
+    "?tab=Distribution",
     "?tab=Scales",
     "?tab=Code",
     f"checkpoint?{MINILM}",
@@ -27,8 +27,8 @@ MORE = [
     TENSOR,
 ]
 MORE += ["learn-ptq-or-qat?learn_ptq_or_qat_step=rounding"]
-# The first has maps and charts, the first of MORE a lesson's cells
-LINKS = ["?tab=Distribution", *(page.url_path for page in PAGES), *MORE]
+# The first has a lesson's cells and maps, and the first of MORE has charts
+LINKS = ["learn-granularity?learn_granularity_step=yours", *(page.url_path for page in PAGES), *MORE]
 SHIFTS = """(() => { window.shifted = 0; new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
 }).observe({ type: "layout-shift", buffered: true }); })()"""
@@ -78,7 +78,7 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(99)  # the first link
+@in_parts(27)  # the first link, and the first of MORE
 def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
