@@ -1,13 +1,14 @@
 """The error curve and the marks of all range settings, compared with quantizing with these ranges."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import some, some_rows
 
 import quantcore as qc
 from quantcore.analysis.range_curves import MAX_ELEMENTS, elements_of, measured_blocks
@@ -50,8 +51,7 @@ def alone(block, scheme, low, high):
     )
 
 
-@for_each("text", some(SCHEMES, 5))
-@for_each("i", some([9, 24, 49, 61], 2))
+@for_each(("text", "i"), some_rows(itertools.product(SCHEMES, [9, 24, 49, 61]), 17))
 def test_curve_is_what_quantizing_with_these_ranges_gives(text, i):
     scheme = qc.Scheme.parse(text)
     curve = qc.range_curve(X, scheme)
@@ -89,8 +89,8 @@ def test_curve_without_shrinking_is_min_max(text):
 @for_each("text", some(SCHEMES[::-1], 7))
 def test_marks_are_the_reports(text):
     scheme = qc.Scheme.parse(text)
-    marks = qc.range_marks(X, scheme)
-    expected = [s for s in METHODS if not qc.unsupported_reason(ranged(scheme, s), tuple(X.shape))]
+    marks = qc.range_marks(X[:3], scheme)
+    expected = [s for s in METHODS if not qc.unsupported_reason(ranged(scheme, s), (3, 40))]
     # with many blocks, entropy uses fewer bins
     kinds = (qc.Entropy,)
     assert [type(m.setting) for m in marks] == [type(s) for s in expected]
@@ -98,7 +98,7 @@ def test_marks_are_the_reports(text):
         s for s in expected if type(s) not in kinds
     ]
     for mark in marks:
-        result = qc.apply(X, ranged(scheme, mark.setting))
+        result = qc.apply(X[:3], ranged(scheme, mark.setting))
         report = qc.report(result)
         assert mark.mse == pytest.approx(report.mse, rel=1e-12), mark.name
         assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-12)
@@ -253,7 +253,7 @@ def test_entropy_never_gets_more_bins_or_fewer_than_it_quantizes_to():
     assert qc.Percentile(99).quicker(10**9) == qc.Percentile(99)
 
 
-@for_each("value", some([0.0, -2.5, 1e-42, 3e38], 2))
+@for_each("value", some([0.0, 3e38, -2.5, 1e-42], 2))
 @for_each("text", some(["int4", "uint4 asymmetric", "e4m3fn", "nf4"]))
 def test_odd_values(value, text):
     for x in (torch.full((3, 5), value), torch.tensor([value]), torch.tensor([[value, -value, value / 2]])):

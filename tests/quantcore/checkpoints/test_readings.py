@@ -59,7 +59,7 @@ def claims(key, said, here, there):
     return None
 
 
-@for_each("given", some([*sound()[1:], sound()[0]], 2), ids=str)
+@for_each("given", some([*sound()[1:], sound()[0]], 4), ids=str)
 def test_sentences_about_other_readings(given):
     """Of three elements of two weights: the last, and two that are drawn."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(5)

@@ -42,6 +42,25 @@ def kmeans(w, k=4, iters=20):
     assert not torch.equal(found.long(), fewer)
 
 
+def test_a_loop_runs_until_its_test_fails_or_it_is_left():
+    text = """
+import torch
+def q(w):
+    top, s, bits = w.abs().max(), 2.0 ** -10, 3
+    while s * 7 < top:
+        s = s * 2
+    while True:
+        bits += 1
+        if bits == 4:
+            break
+    high = 2 ** (bits - 1) - 1
+    return torch.round(w / s).clamp(-high - 1, high)
+"""
+    scope = {}
+    exec(text, scope)
+    assert torch.equal(codes_of(text)[1], scope["q"](X))
+
+
 def test_counts_and_sums_of_clusters():
     sums = """
 import torch

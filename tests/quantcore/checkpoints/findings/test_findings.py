@@ -27,7 +27,7 @@ def only(findings, kind):
     return found
 
 
-@for_each("given", some([*sound(), case("imatrix")], 3), ids=str)
+@for_each("given", some([*sound(), case("imatrix")], 5), ids=str)
 def test_a_sound_release_has_no_error(given):
     found = open_checkpoint(given.release).findings()
     assert kinds(found, "error") == set()
@@ -89,7 +89,7 @@ def originals(given, folder, error=0.01):
     return release(folder, noisy)
 
 
-@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 12), ids=str)
+@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 17), ids=str)
 def test_a_sound_release_agrees_with_its_original(given, tmp_path):
     found = open_checkpoint(given.release).findings(originals(given, tmp_path / "original"))
     assert kinds(found, "error") == set(), found
