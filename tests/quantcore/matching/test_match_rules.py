@@ -7,11 +7,13 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
+from quantcore.formats import INT8
 from quantcore.matching import Candidate, answer, search
 from quantcore.matching.hypotheses.corruption import Corruption
 from quantcore.matching.hypotheses.named_scales import block_fits, named
 from quantcore.matching.hypotheses.narrowed import in_order
 from quantcore.matching.hypotheses.sample import draw
+from quantcore.matching.hypotheses.scale_rules import BlockStatistics, rules
 from quantcore.matching.hypotheses.scoring import GivenCodes
 from quantcore.matching.hypotheses.search_space import granularities
 
@@ -88,6 +90,23 @@ def test_the_rule_of_a_scale_is_named(rule):
         "3 · std(x) / 127": "Values are rounded toward zero;",
     }
     assert said.startswith(rounded.get(rule, "All "))
+
+
+def test_rules_have_the_scales_of_their_words():
+    """With a least scale or range, and rounded to a dtype; a least one that changes nothing is not offered."""
+    blocks = torch.tensor([[3e-4, -1e-4, 2e-4], [0.3, -1.9, 1.1], [0.7, 0.1, -0.2]])
+    of_words = {rule.words: rule.scale for rule in rules(BlockStatistics.of(blocks), INT8, True, 0.01)}
+    scale = np.array([3e-4, 1.9, 0.7], F).astype(np.float64) / 127
+    wanted = {
+        "max|x| / 127": scale,
+        "max|x| / 127, at least 1e-05": [1e-5, *scale[1:]],
+        "max|x| / 127, the range at least 0.001": [1e-3 / 127, *scale[1:]],
+        "max|x| / 127, rounded to bfloat16": torch.from_numpy(scale.astype(F)).bfloat16().double().numpy(),
+        "max|x| / 127, rounded to float16": scale[1:].astype(np.float16),
+    }
+    for words, scales in wanted.items():
+        assert of_words[words][-len(scales) :] == pytest.approx(scales, rel=1e-12), words
+    assert "max|x| / 127, at least 1e-08" not in of_words
 
 
 def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
