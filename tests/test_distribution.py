@@ -1,11 +1,14 @@
 """What pip installs: the wheel as it is built from this checkout, without the checkout beside it."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.request
 import zipfile
 from contextlib import suppress
+from importlib.util import cache_from_source
 from pathlib import Path
 from time import sleep
 
@@ -30,6 +33,13 @@ def unpacked(wheel):
     site = wheel.parent / "unpacked"
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(site)
+    for source in (ROOT / "quantcore").rglob("*.py"):
+        copy = site / source.relative_to(ROOT)
+        compiled, place = (Path(cache_from_source(str(path))) for path in (source, copy))
+        if compiled.exists():  # of the same text: compiling takes seconds
+            shutil.copystat(source, copy)
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy(compiled, place)
     return site
 
 
@@ -60,20 +70,56 @@ def test_the_wheel_has_every_file_that_is_read(wheel):
     assert not any("__pycache__" in name or name.startswith("tests") for name in inside)
 
 
-def test_the_library_and_its_command_work_where_they_are_installed(unpacked):
+LATER = {
+    "plotly", "safetensors", "jinja2", "pandas", "PIL", "onnx", "quantcore.checkpoints",
+    "quantcore.comparison", "quantcore.diagnosis", "quantcore.figures", "quantcore.layerwise",
+    "quantcore.matching", "quantcore.notebook", "quantcore.outputs", "quantcore.pasted", "quantcore.recipes",
+    "quantcore.snippets", "quantcore.tensors", "quantcore.training",
+}  # fmt: skip
+SCRIPT = """
+import gc, json, sys
+import torch
+full = []
+gc.callbacks.append(lambda phase, run: full.append(phase) if run["generation"] == 2 else None)
+import quantcore as qc
+gc.callbacks.clear()
+result = qc.apply(torch.tensor([[0.5, -1.0]]), "int4 per_channel(0) torchao")
+qc.report(result), qc.trace(result, (0, 0)).steps(), result.dequantized
+first = sorted(sys.modules)
+known = dir(qc)
+missing = [name for name in qc.__all__ if getattr(qc, name, None) is None or name not in known]
+codes = qc.apply([[0.5, -1.0]], "int4").codes.tolist()
+print(json.dumps([qc.__file__, codes, first, missing, sorted(sys.modules), len(full), gc.isenabled()]))
+from importlib.metadata import distributions
+(found,) = distributions(name="quantscope", path=[sys.argv[1]])
+(command,) = found.entry_points.select(group="console_scripts", name="quantscope")
+sys.argv = ["quantscope", "list", sys.argv[2]]
+sys.exit(command.load()())
+"""
+
+
+@pytest.fixture(scope="module")
+def done(unpacked):
+    """One fresh process for all that is asked of one: torch alone takes it seconds."""
     example = unpacked / "quantcore" / "checkpoints" / "examples" / "data" / "minilm-q4_k_m.gguf"
-    text = (
-        "import sys, quantcore as qc; from importlib.metadata import distributions; "
-        "print(qc.__file__, qc.apply([[0.5, -1.0]], 'int4').codes.tolist()); "
-        f"sys.argv = ['quantscope', 'list', {str(example)!r}]; "
-        f"(found,) = distributions(name='quantscope', path=[{str(unpacked)!r}]); "
-        "(command,) = found.entry_points.select(group='console_scripts', name='quantscope'); "
-        "sys.exit(command.load()())"
-    )
-    done = run(unpacked, sys.executable, "-c", text)
+    return run(unpacked, sys.executable, "-c", SCRIPT, str(unpacked), str(example))
+
+
+def test_the_library_and_its_command_work_where_they_are_installed(done, unpacked):
     first, _, listed = done.stdout.partition("\n")
-    assert first.split() == [str(unpacked / "quantcore" / "__init__.py"), "[[3,", "-7]]"], done.stderr
+    place = str(unpacked / "quantcore" / "__init__.py")
+    assert json.loads(first or "[]")[:2] == [place, [[3, -7]]], done.stderr
     assert (done.returncode, "gguf" in listed) == (0, True), done.stderr
+
+
+def test_what_apply_does_not_need_is_imported_when_it_is_asked_for(done):
+    first, missing, last, full, collects = json.loads(done.stdout.partition("\n")[0])[2:]
+    assert set(first) & LATER == set()
+    assert missing == []
+    assert {f"quantcore.{name}" for name in ("matching", "pasted", "comparison", "diagnosis")} <= set(last)
+    assert "PIL" not in last  # until an image is read
+    assert full == 0  # a collection of torch's objects would take a tenth as long as importing them
+    assert collects
 
 
 @pytest.mark.slow  # starts a server

@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,6 @@ import pytest
 from page_rest import at_rest, expect
 from places import CHECKPOINTS
 
-from tests.browser.test_images import (
-    an_image_is_pasted_anywhere,
-    an_uploaded_image_is_grey_and_its_link_holds_it,
-)
 from tests.browser.test_tensors import assert_codes, wait_for
 
 X = np.array([[0.5, -1.25, 3], [2, 0.25, -4]], np.float32)
@@ -51,16 +46,14 @@ def undo(app: Any) -> None:
     notice(app).get_by_role("button", name="Undo").click()
 
 
-def test_text_files_and_images_are_pasted_and_dropped_anywhere_and_undone(app: Any, tmp_path: Path) -> None:
+def test_text_and_files_are_pasted_and_dropped_anywhere_and_undone(app: Any) -> None:
     """One visit; a failure names its step."""
     app.open()
     before = app.map("x")
     pasted_text_is_the_tensor_and_undo_returns(app, before)
+    what_is_pasted_before_the_page_is_drawn_is_taken_then(app)
     a_dropped_file_is_the_tensor_and_undo_returns(app)
     what_cannot_be_taken_is_refused_in_a_sentence(app)
-    what_is_pasted_before_the_page_is_drawn_is_taken_then(app)
-    an_image_is_pasted_anywhere(app)
-    an_uploaded_image_is_grey_and_its_link_holds_it(app, tmp_path)
 
 
 def pasted_text_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) -> None:

@@ -120,20 +120,6 @@ def what_is_one_act_is_one_step(app: Any, first: int, view: str) -> None:
         app.page.go_back()
     expect_view(app, view)
 
-    box = app.key("bits").bounding_box()
-    thumb = app.key("bits").get_by_role("slider").locator("xpath=..").bounding_box()
-    x, y = thumb["x"] + thumb["width"] / 2, thumb["y"] + thumb["height"] / 2
-    app.page.mouse.move(x, y)
-    app.page.mouse.down()
-    for part in (0.4, 0.7, 0.99):
-        app.page.mouse.move(box["x"] + part * box["width"], y, steps=4)
-        app.page.evaluate("new Promise(requestAnimationFrame)")
-    app.page.mouse.up()
-    app.expect_scheme(DEFAULT.replace("int4", "int16"))
-    assert steps(app) == first + 1
-    app.page.go_back()
-    expect_view(app, view)
-
     app.press("mode", "asymmetric")
     app.press("codes", "unsigned")  # another control, before the page has responded
     app.expect_scheme("uint4 asymmetric per_tensor min_max textbook")

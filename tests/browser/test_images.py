@@ -54,7 +54,10 @@ def assert_square(app: Any) -> tuple[float, float]:
     return columns, rows
 
 
-def an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
+@pytest.mark.slow  # by default, other files are pasted and dropped in test_brought.py
+def test_a_pasted_or_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
+    app.open()
+    an_image_is_pasted_anywhere(app)
     (tmp_path / "photo.jpg").write_bytes(png(COLORS[::-1]))  # a name of another kind
     app.page.locator("input[type=file]").first.set_input_files(tmp_path / "photo.jpg")
     expect_image(app, LEVELS[::-1])

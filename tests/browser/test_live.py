@@ -165,7 +165,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     app.open(shape="64x128")
     x = tensors.generate(tensors.Generated(shape=(64, 128)))
     app.expect_scheme(text(4))
-    run = app.page.evaluate(RUN)
+    run, steps = app.page.evaluate(f"[{RUN}, history.length]")
     app.page.mouse.move(*thumb(app, 4))
     app.page.mouse.down()
     for bits in (6, 9, 4, 3):
@@ -179,6 +179,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     assert app.page.evaluate(RUN) != run
     assert app.page.evaluate(NUMBER) == seen
     app.expect_parameter("bits", "3")
+    assert app.page.evaluate("history.length") == steps + 1
     app.input("bits").focus()
     for _ in range(4):  # faster than the runs that the keys ask for
         app.page.keyboard.press("ArrowRight")
@@ -280,34 +281,30 @@ def expect_options_foreseen(app: Any) -> None:
     page.unroute(blocked)
 
 
-def test_colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None:
-    app.open(shape="6x10")
-    app.expect_scheme(text(4))
-    looks = {}
+def colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None:
+    four = app.page.evaluate(LOOK)
+    app.page.evaluate(WATCH_PAINTING)
+    app.input("bits").press("ArrowRight")
+    app.expect_scheme(text(5))
+    assert app.page.evaluate(f"painted[0][2] === {LOOK}")
+    app.page.emulate_media(reduced_motion="no-preference")
     try:
-        for bits, key, motion in (
-            (5, "ArrowRight", "no-preference"),
-            (4, "ArrowLeft", "reduce"),
-            (5, "ArrowRight", "reduce"),
-        ):
-            app.page.emulate_media(reduced_motion=motion)
-            app.page.wait_for_timeout(300)  # pictures that follow each other quickly do not glide
-            app.page.evaluate(WATCH_PAINTING)
-            app.input("bits").press(key)
-            app.expect_scheme(text(bits))
-            app.page.wait_for_timeout(200)
-            looks[bits, motion] = app.page.evaluate(LOOK)
-            first = app.page.evaluate("painted[0][2]")
-            assert (first != looks[bits, motion]) == (motion == "no-preference")
+        app.page.wait_for_timeout(300)  # pictures that follow each other quickly do not glide
+        app.page.evaluate(WATCH_PAINTING)
+        app.input("bits").press("ArrowLeft")
+        app.expect_scheme(text(4))
+        app.wait(f"(look) => {LOOK} === look", four)
+        assert app.page.evaluate("painted[0][2]") != four
     finally:
         app.page.emulate_media(reduced_motion="reduce")
-    assert looks[5, "no-preference"] == looks[5, "reduce"]
 
 
-def test_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
+def test_colors_glide_and_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
+    """One visit; a failure names its step."""
     app.open()
-    x, page = tensors.generate(tensors.Generated()), app.page
     app.expect_scheme(text(4))
+    colors_glide_where_motion_is_wanted_and_end_at_the_picture(app)
+    x, page = tensors.generate(tensors.Generated()), app.page
     run, start = page.evaluate(RUN), page.evaluate(NUMBER)
     app.point(2, 3)
     assert page.evaluate(BESIDE_THE_BAR)

@@ -147,6 +147,7 @@ def renaming_proxy(target):
         listening.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow  # what the page asks for then is tested without a browser
 def test_a_page_behind_a_proxy_that_changes_the_host_says_what_to_set(new_app, server):
     with renaming_proxy(server) as address:
         app = new_app(address, own=True)

@@ -35,13 +35,8 @@ def test_mercury_is_dragged_and_keys_of_a_clicker_go_on_and_stay_with_what_has_t
     at_rest(app.page)
     app.page.get_by_role("heading", level=1).first.click()  # until then, a number keeps the keys
     shown(app, "scale", "code")
-    for key, there in (
-        ("ArrowRight", "back"),
-        ("PageDown", "range"),
-        ("PageUp", "back"),
-    ):
-        app.page.keyboard.press(key)
-        shown(app, "scale", there)
+    app.page.keyboard.press("ArrowRight")
+    shown(app, "scale", "back")
     app.page.keyboard.down("PageDown")
     for _ in range(5):  # held: the browser repeats the key
         app.page.keyboard.down("PageDown")
@@ -54,11 +49,11 @@ def test_mercury_is_dragged_and_keys_of_a_clicker_go_on_and_stay_with_what_has_t
     app.page.keyboard.press("Enter")
     shown(app, "scale", "yours")
     app.wait(
-        f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.tagName === 'A'"
+        f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.href.includes('/learn-zero-point')"
     )
     keys_stay_with_what_has_the_focus(app)
-    app.page.keyboard.press("PageDown")
-    stands(app, "zero_point")
+    app.page.keyboard.press("PageUp")
+    shown(app, "scale", "bits")
 
 
 def keys_stay_with_what_has_the_focus(app: Any) -> None:
@@ -108,8 +103,8 @@ SMALL = """() => {
 }"""
 
 
-def large_is_for_every_page(app: Any) -> None:
-    """In a window of 1920 × 1080, from Explore to the overview of Learn."""
+def large_is_large(app: Any) -> None:
+    """In a window of 1920 × 1080."""
     small = app.page.evaluate(SIZE)
     app.tick("learn_large")
     app.expect_parameter("learn_large", "true")
@@ -120,22 +115,6 @@ def large_is_for_every_page(app: Any) -> None:
     assert 0.9 * 1080 < bottom <= 1080
     assert app.page.locator(".qs-question").evaluate("(e) => e.scrollWidth - e.clientWidth") <= 0  # the whole answer
     assert app.page.locator(".st-key-finding_examples").bounding_box()["y"] >= bottom  # the maps have their room
-    app.page.get_by_test_id("stTopNavSection").last.click()
-    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()
-    at_rest(app.page, "Learn")
-    app.expect_parameter("learn_large", "true")
-    the_link_is_without_it(app)
-    app.tick("learn_large")
-    app.expect_parameter("learn_large", None)
-    app.wait(f"{SIZE} === {1920 / 100}")  # here, that of lessons, which grow as the window does
-
-
-def the_link_is_without_it(app: Any) -> None:
-    app.page.get_by_role("button", name="Link").click()
-    link = app.page.get_by_test_id("stPopoverBody").locator("code")
-    expect(link).to_contain_text("/learn")
-    assert "learn_large" not in link.inner_text()
-    app.page.keyboard.press("Escape")
 
 
 @pytest.mark.slow

@@ -116,19 +116,12 @@ def clipboard(app: Any) -> Iterator[None]:
     app.page.context.clear_permissions()
 
 
-def test_a_link_is_copied_and_carries_a_large_tensor_once_it_is_shared_and_a_qr_code_is_the_link(
+def test_a_click_on_link_copies_the_address_and_says_so_and_a_qr_code_is_the_link(
     app: Any, clipboard: None
 ) -> None:
-    """One visit, in large mode, which no link carries; a failure names its step."""
-    opened(app, learn_large="true")
-    a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(app)
-    app.choose("src", "generate")
-    app.type("_scheme_text", "int5")
+    """In large mode, which no link carries."""
+    app.open(bits="5", learn_large="true")
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
-    a_click_on_link_copies_the_address_and_says_so(app)
-
-
-def a_click_on_link_copies_the_address_and_says_so(app: Any) -> None:
     app.page.evaluate("window.clipboard = navigator.clipboard, 0")
     app.page.get_by_role("button", name="Link", exact=True).focus()
     app.page.keyboard.press("Enter")
@@ -178,7 +171,11 @@ def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:
     expect(hint).to_have_count(0)
 
 
-def a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(app: Any) -> None:
+@pytest.mark.slow  # by default, sharing is tested without a browser, and Back in test_history.py
+def test_a_copy_says_what_the_link_carries_and_back_from_sharing_and_forward_again(
+    app: Any, clipboard: None
+) -> None:
+    opened(app)
     app.button("Link")
     expect(app.page.locator(TOAST)).to_contain_text("Link copied. It does not carry everything")
     app.button("Share this tensor")

@@ -294,31 +294,36 @@ def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> Non
     np.testing.assert_array_equal(codes, result.codes.numpy())
 
 
-def script_in_a_text_is_text(app: Any) -> None:
-    """Scripts pasted, in the link, in the scheme or in a file's name are shown, never run."""
+def unharmed(app: Any) -> None:
+    app.rest()
+    assert app.page.evaluate("window.hacked") is None
+    expect(app.page.locator("iframe")).to_have_count(0)
+    expect(app.page.locator("img[src=x]")).to_have_count(0)
 
-    def unharmed() -> None:
-        app.rest()
-        assert app.page.evaluate("window.hacked") is None
-        expect(app.page.locator("iframe")).to_have_count(0)
-        expect(app.page.locator("img[src=x]")).to_have_count(0)
 
-    app.open(bits=HOSTILE, cell=HOSTILE, tab=HOSTILE, src="paste", t=HOSTILE, **{HOSTILE: HOSTILE})
-    expect(alert(app).filter(has_text="iframe").first).to_be_visible()
-    unharmed()
+@pytest.mark.slow  # by default, scripts in the link, in the scheme and in an element are tested
+def test_script_in_a_pasted_text_or_a_files_name_is_text(app: Any) -> None:
+    app.open(src="paste")
     app.type("_pasted", HOSTILE)
     expect(alert(app).filter(has_text="line 1").first).to_be_visible()
-    unharmed()
+    unharmed(app)
+    app.choose("src", "upload")
+    upload(app, f"{HOSTILE.replace('/', '')}.csv", b"1,2\n3,x\n")
+    expect(alert(app).filter(has_text="'x'").first).to_be_visible()
+    unharmed(app)
+
+
+def script_in_a_text_is_text(app: Any) -> None:
+    """Scripts in the link, in the scheme or in an element are shown, never run."""
+    app.open(bits=HOSTILE, cell=HOSTILE, tab=HOSTILE, src="paste", t=HOSTILE, **{HOSTILE: HOSTILE})
+    expect(alert(app).filter(has_text="iframe").first).to_be_visible()
+    unharmed(app)
     app.type("_pasted", "1 2")
     app.expect_scheme(DEFAULT)
     app.type("_scheme_text", HOSTILE)
     expect(alert(app).filter(has_text="srcdoc").first).to_be_visible()
     expect(app.input("_scheme_text")).to_have_value(HOSTILE)
-    unharmed()
+    unharmed(app)
     app.type("cell", HOSTILE)
     expect(alert(app).filter(has_text="integers").first).to_be_visible()
-    unharmed()
-    app.choose("src", "upload")
-    upload(app, f"{HOSTILE.replace('/', '')}.csv", b"1,2\n3,x\n")
-    expect(alert(app).filter(has_text="'x'").first).to_be_visible()
-    unharmed()
+    unharmed(app)

@@ -7,7 +7,8 @@ from typing import Any
 from playwright.sync_api import expect as playwright_expect
 
 WAIT = 60_000  # ms; a busy machine shall not fail a test, and a right page never takes it
-LOOKS = 400  # ms; in that time Playwright looks three times
+# ms; in that time Playwright looks four times, and then it describes the page, which takes as long as a run of it
+LOOKS = 900
 
 # Run in every page before its own scripts: notes when it last asked for a run, and when one last began. The
 # page itself shows that a run is under way only once the server has answered, and until then looks as if it
@@ -63,7 +64,7 @@ def at_rest(page: Any, heading: str = "") -> None:
 
 
 def expect(found: Any) -> Any:
-    """Playwright's assertions about a locator or a page, which look again and again within half a second."""
+    """Playwright's assertions about a locator or a page, which look again and again within a second."""
     return _Assertions(playwright_expect(found))
 
 

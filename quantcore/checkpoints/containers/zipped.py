@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from quantcore.checkpoints.containers.stored import Container, StoredTensor, strided
@@ -176,8 +176,8 @@ class _Place(NamedTuple):
 class UnpackedBytes(DerivedSource):
     """A deflated member of a zip file, of which only what is read is unpacked into memory.
 
-    All of it is unpacked once, to check its size and CRC-32; then each read begins at the last of the places
-    noted meanwhile.
+    All of it is unpacked once, to check its size and CRC-32; then each read begins where the last one ended,
+    or at the last of the places noted meanwhile.
 
     Args:
         source: the zip file; the member's ``packed`` bytes begin at ``offset``.
@@ -191,6 +191,8 @@ class UnpackedBytes(DerivedSource):
         super().__init__(f"{source.name}, {member} unpacked", size)
         self.source, self.member, self.offset, self.packed, self.crc = source, member, offset, packed, crc
         self._places: list[_Place] = []
+        # where the last read ended: the offset of its last part, and the parts from it on
+        self._going_on: tuple[int, Iterator[tuple[int, bytes]]] = -1, iter(())
 
     @property
     def in_file(self) -> int:
@@ -206,14 +208,21 @@ class UnpackedBytes(DerivedSource):
     def _unpack(self, offset: int, size: int) -> memoryview:
         """Return some of the bytes."""
         self._places = self._places or self._checked()
-        found = bytearray(size)
-        first = bisect_right(self._places, offset, key=lambda place: place.unpacked) - 1
-        for start, data in self._from(self._places[first]):
+        found, parts = bytearray(size), self._parts(offset)
+        for start, data in parts:
             part = memoryview(data)[max(0, offset - start) : max(0, offset + size - start)]
             found[max(0, start - offset) : max(0, start - offset) + len(part)] = part
             if start + len(data) >= offset + size:
+                if start + len(data) < self.size:  # rows are read in turn
+                    self._going_on = start, chain([(start, data)], parts)
                 break
         return memoryview(found)
+
+    def _parts(self, offset: int) -> Iterator[tuple[int, bytes]]:
+        """Return the parts from where the last read ended, if that is nearer to a byte than any place."""
+        place = self._places[bisect_right(self._places, offset, key=lambda each: each.unpacked) - 1]
+        (start, parts), self._going_on = self._going_on, (-1, iter(()))  # of one thread
+        return parts if place.unpacked <= start <= offset else self._from(place)
 
     def _checked(self) -> list[_Place]:
         """Unpack all of it once, and note places to begin at."""

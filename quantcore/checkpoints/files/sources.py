@@ -19,6 +19,7 @@ from quantcore.wording import megabytes
 _MOST_RANGES = 1000  # tracked per file
 # bytes of all derived sources; what was made last is kept in any case, since rows of it are read in turn
 MAX_KEPT = 2**26
+_MOST_KEPT = 32  # sources, of which each is looked at whenever one is made
 _keeping = threading.Lock()
 # those that keep their bytes, in the order in which they were made
 _kept: list["weakref.ref[DerivedSource]"] = []
@@ -177,7 +178,7 @@ class DerivedSource(ByteSource):
         """Keep the bytes, in place of those that were made first if all would be too many."""
         with _keeping:
             kept = [each for ref in _kept if (each := ref()) is not None and each is not self]
-            while kept and sum(each.size for each in kept) + self.size > MAX_KEPT:
+            while len(kept) >= _MOST_KEPT or (kept and sum(e.size for e in kept) + self.size > MAX_KEPT):
                 kept.pop(0)._data = None
             self._data = data
             _kept[:] = [weakref.ref(each) for each in (*kept, self)]

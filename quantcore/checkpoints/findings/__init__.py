@@ -4,9 +4,10 @@
 
 Where things are: `structure` (what files, layers and models lack), `configs` (quantized weights that no
 config explains), `walk` (rows, read once for all that looks at them, and those of the original), `stored`
-(scales, zero points, g_idx, codes), `provenance` (how scales were computed), `siblings` (comparison with the
-same weights of other layers), `shared` (what all layers have), `paired` (what the original has and the
-checkpoint lacks), and `against` (comparison with the original).
+(scales, zero points, g_idx, codes), `provenance` (how scales were computed), `summary` (spread and largest
+numbers; `small`: those of many small weights at once), `siblings` (comparison with the same weights of other
+layers), `shared` (what all layers have), `paired` (what the original has and the checkpoint lacks), and
+`against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -31,9 +32,11 @@ from quantcore.checkpoints.findings.record import (
     role_of,
     warning,
 )
-from quantcore.checkpoints.findings.siblings import Extremes, Summary, of_quantized, of_siblings
-from quantcore.checkpoints.findings.stored import TINY, FlatLines, Histogram, of_dtype, of_parameters
-from quantcore.checkpoints.findings.structure import is_matrix, of_headers, of_structure
+from quantcore.checkpoints.findings.siblings import of_siblings
+from quantcore.checkpoints.findings.small import SmallWeights
+from quantcore.checkpoints.findings.stored import FlatLines, Histogram, of_parameters
+from quantcore.checkpoints.findings.structure import of_headers, of_structure
+from quantcore.checkpoints.findings.summary import Extremes, Summary, of_bits, of_quantized
 from quantcore.checkpoints.findings.walk import Ordered, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
@@ -94,17 +97,23 @@ def steps(
     originals = None if against is None else Originals(against, checkpoint)
     yield CheckStep(0, total, "", of_files if originals is None else of_files + originals.findings)
     done, known, measured = 0, dict(summaries), dict(measures)
+    alone: Container[str] = () if originals is None else originals.pairs
+    small = SmallWeights(tensor for name, tensor in tensors.items() if name not in skip and name not in alone)
     for name, tensor in tensors.items():
         if name in skip:
             done += tensor.num_bytes
             continue
         check = _check_of(name, tensor, originals)
-        for part in check.run():
+        taken = None if name in alone else small.take(tensor)
+        if taken is not None:
+            check.summary, check.findings = taken
+        for part in check.run() if taken is None else ():
             yield CheckStep(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
-            damaged = any(finding.severity == "error" for finding in check.findings)
-            check.summary = known[name] = replace(check.summary, damaged=damaged)
+            if any(finding.severity == "error" for finding in check.findings):
+                check.summary = replace(check.summary, damaged=True)
+            known[name] = check.summary
         if check.measure is not None:
             measured[name] = check.measure
         yield CheckStep(done, total, name, tuple(check.findings), check.summary, check.measure)
@@ -182,12 +191,9 @@ class _Check:
             yield box.rows.stop / layout.shape[0]
         if extremes is not None:
             self.summary = extremes.summary()
-            self.findings += extremes.found()
-            if self.summary.spread < TINY and is_matrix(layout.shape):
-                said = of_dtype(layout.fields[CODES], "values")
-                self.findings += [finding_of(s.severity, layout, s.kind, s.words, **s.facts) for s in said]
+            self.findings += [*extremes.found(), *of_bits(layout, layout.fields[CODES], self.summary)]
         for one in of_codes:
             self.findings += one.found()
-        if flat is not None and self.summary is not None:
+        if flat is not None and self.summary is not None and not self.summary.zero:
             self.summary = replace(self.summary, flat=flat.found())
         self.measure = None if measure is None else measure.done()

@@ -8,13 +8,11 @@ them. Of what layers share, see `shared`.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median
-
-import numpy as np
-import torch
-from torch import Tensor
 
 from quantcore.checkpoints.findings.paired import rotations
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
@@ -25,13 +23,10 @@ from quantcore.checkpoints.findings.shared import (
     of_signs,
     of_transposes,
 )
-from quantcore.checkpoints.findings.stored import Flat, scale_boxes
 from quantcore.checkpoints.findings.structure import is_matrix
-from quantcore.checkpoints.findings.walk import Box, walk
+from quantcore.checkpoints.findings.summary import Largest, Summary
 from quantcore.checkpoints.protocol.config import section
-from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.rows import boxes
 from quantcore.checkpoints.statement import Facts
 
 SIBLINGS = 4  # fewer show no scatter, nor that none has flat rows
@@ -57,137 +52,7 @@ ADDS_ONE = (
     "paligemma", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp",
     "recurrent_gemma", "shieldgemma2", "step3p7", "t5gemma", "t5gemma2", "vaultgemma", "videoprism",
 )  # fmt: skip
-SAMPLE = 1 << 16  # elements that the spread is computed from
-PLACES = 8  # runs of rows that a sample of a quantized weight is taken from
-TRIMMED = 1e-3  # the largest values of a sample, which belong to `largest`
 _LIKE = "{alive} of the {siblings} in other layers"
-
-
-@dataclass
-class Largest:
-    """The two largest numbers over boxes of rows, 0 if there are none, and the index of the first."""
-
-    first: float = 0.0
-    second: float = 0.0
-    at: tuple[int, ...] = ()
-
-    def add(self, magnitudes: Tensor, first_row: int) -> None:
-        """Add the magnitudes of a box."""
-        if not magnitudes.numel():
-            return
-        top = magnitudes.reshape(-1).topk(min(2, magnitudes.numel()))
-        found = [float(value) for value in top.values]
-        if found[0] > self.first:
-            place = np.unravel_index(int(top.indices[0]), magnitudes.shape)
-            row, *rest = [int(i) for i in place] or [0]
-            self.at = (row + first_row, *rest)
-        _, self.second, self.first = sorted([self.first, self.second, *found])[-3:]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a weight is compared with its siblings by.
-
-    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the
-    largest finite |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their
-    places in the grid of blocks. ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one.
-    ``equal_scales``: how many scales there are, if all are one number, else 0.
-    ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
-    """
-
-    name: str
-    storage: str
-    shape: tuple[int, ...]
-    spread: float
-    largest: Largest
-    mean: float = 0.0
-    scales: Largest = field(default_factory=Largest)
-    zero_scales: bool = False
-    some_zero_scales: bool = False
-    equal_scales: int = 0
-    damaged: bool = False
-    flat: tuple[Flat, ...] = ()
-
-    @property
-    def zero(self) -> bool:
-        """Whether every value is 0."""
-        return not self.largest.first
-
-
-class Extremes:
-    """The summary of a weight whose values arrive in boxes of rows; every ``step``-th one is sampled."""
-
-    def __init__(self, layout: Layout, step: int | None = None) -> None:
-        self.layout, self.largest, self.nonfinite = layout, Largest(), 0
-        self._step = max(1, math.prod(layout.shape) // SAMPLE) if step is None else step
-        self._sample: list[Tensor] = []
-
-    def add(self, box: Box) -> None:
-        """Add the values of some rows."""
-        self.nonfinite += int((~box.values.isfinite()).sum())
-        self.largest.add(box.values.abs().nan_to_num_(0.0, 0.0, 0.0), box.rows.start)
-        self._sample.append(box.values.reshape(-1)[:: self._step].nan_to_num(0.0, 0.0, 0.0))
-
-    def found(self) -> Iterator[CheckpointFinding]:
-        """Yield the finding on values that are not finite."""
-        if self.nonfinite:
-            words = "{contains} {values:NaN or infinite value}."
-            yield error(self.layout, "value_nonfinite", words, values=self.nonfinite)
-        dtype, name = self.layout.dtype, self.layout.name.rpartition(".")[2]
-        largest = torch.finfo(dtype).max
-        if dtype.itemsize == 1 and is_matrix(self.layout.shape) and self.largest.first > largest / 2:
-            words = (
-                "{has} values up to {value}, where {format} ends at {end}, as codes have that a scale should "
-                "multiply; no stored tensor is known as {its} scale, so {its} values are the unscaled codes."
-            )
-            if "scale" not in name:
-                end, said = float(largest), str(dtype).removeprefix("torch.")
-                yield error(self.layout, "unscaled", words, value=self.largest.first, format=said, end=end)
-
-    def summary(self) -> Summary:
-        """Return what has been added."""
-        sample = torch.cat(self._sample).to(torch.float64)
-        kept = sample[sample.abs().argsort()[: max(1, sample.numel() - 1 - int(TRIMMED * sample.numel()))]]
-        layout, spread, mean = self.layout, float(kept.square().mean().sqrt()), float(kept.mean())
-        return Summary(layout.name, layout.storage, layout.shape, spread, self.largest, mean)
-
-
-def of_quantized(layout: Layout) -> Summary:
-    """Return the summary of a quantized weight: a sample of its values, and all of its scales."""
-    extremes = Extremes(layout, 1)
-    for rows in _sampled(layout):
-        extremes.add(Box(layout, rows))
-    if not extremes.largest.first:  # perhaps only where the sample is
-        for box in walk(layout):
-            extremes.add(box)
-            if extremes.largest.first:
-                break
-    scales, total, zeros, least = Largest(), 0, 0, math.inf
-    for start, scale in scale_boxes(layout):
-        total += scale.numel()
-        zeros += int((scale == 0).sum())
-        scales.add(scale.abs().nan_to_num(0.0, 0.0, 0.0), start)
-        least = min(least, float(scale.abs().min())) if scale.numel() else least
-    dead = total > 0 and not scales.first
-    equal = total if least == scales.first and not dead else 0
-    some = zeros > 0
-    return replace(
-        extremes.summary(), scales=scales, zero_scales=dead, some_zero_scales=some, equal_scales=equal
-    )
-
-
-def _sampled(layout: Layout) -> Iterator[slice]:
-    """Yield a few runs of rows, spread over the weight, that have about `SAMPLE` elements together."""
-    rows = layout.shape[0]
-    wanted = -(-SAMPLE * rows // math.prod(layout.shape))
-    if wanted >= rows:
-        yield from boxes(layout)
-        return
-    each = max(1, wanted // PLACES)
-    places = min(PLACES, wanted)
-    for i in range(places):
-        start = i * (rows - each) // (places - 1) if places > 1 else 0
-        yield slice(start, start + each)
 
 
 def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[CheckpointFinding]:
@@ -364,18 +229,26 @@ def _by_scatter(logs: Sequence[float], weights: Sequence[float], least: float) -
     scatter = DEVIATION * median(abs(v - middle) for v in logs)
     reach = TIMES * max(scatter, least)
     far = {i for i, v in enumerate(logs) if abs(v - middle) > reach * weights[i]}
-    inside = [v for i, v in enumerate(logs) if i not in far]
-    return {i for i in far if all(abs(v - logs[i]) > abs(middle - logs[i]) / 2 for v in inside)}
+    inside = sorted(v for i, v in enumerate(logs) if i not in far)
+
+    def is_alone(value: float) -> bool:
+        place = bisect_left(inside, value)
+        return all(abs(v - value) > abs(middle - value) / 2 for v in inside[max(0, place - 1) : place + 1])
+
+    return {i for i in far if is_alone(logs[i])}
 
 
 def _by_gap(logs: Sequence[float], weights: Sequence[float], least: float) -> set[int]:
     """Return the few that are beyond a gap at one end, which is wider than all others are apart."""
     order = sorted(range(len(logs)), key=lambda i: logs[i])
-    for few in range(max(1, len(logs) // FEW), 0, -1):
-        for beyond, rest in ((order[:few], order[few:]), (order[-few:], order[:-few])):
-            apart = logs[rest[-1]] - logs[rest[0]]
-            low, high = (beyond[-1], rest[0]) if beyond[0] == order[0] else (rest[-1], beyond[0])
-            needed = max(GAP * apart, GAP_LEAST * least * max(weights[i] for i in beyond))
-            if len(rest) >= SIBLINGS and logs[high] - logs[low] > needed:
-                return set(beyond)
+    ordered = [logs[i] for i in order]
+    most = min(max(1, len(logs) // FEW), len(logs) - SIBLINGS)
+    lowest, highest = ([*accumulate((weights[i] for i in end), max)] for end in (order, reversed(order)))
+    for few in range(most, 0, -1):
+        for beyond, at, apart, weight in (
+            (slice(few), few, ordered[-1] - ordered[few], lowest[few - 1]),
+            (slice(-few, None), -few, ordered[-few - 1] - ordered[0], highest[few - 1]),
+        ):
+            if ordered[at] - ordered[at - 1] > max(GAP * apart, GAP_LEAST * least * weight):
+                return set(order[beyond])
     return set()

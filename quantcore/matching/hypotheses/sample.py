@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Sample:
     ``dtype``: of the tensor as the libraries are given it;
     ``low``, ``high``: one per block; ``x``, ``index`` (flat, into the tensor), ``block`` (into the blocks):
     one per element; ``starts``: the first element of each granularity; ``blocks``: flat indices into its
-    grid; ``schemes``: a cache for `scoring`, which samples of the same tensor share.
+    grid; ``schemes``: a cache for `scoring`, which samples of tensors of the same shape share.
     """
 
     granularities: tuple[Granularity, ...]
@@ -258,7 +258,15 @@ class Source:
 
 def by_range(x: Tensor, searched: list[Granularity]) -> Source:
     """Return every granularity with the scales that each convention computes by min-max."""
-    return Source(draw(x, searched), grid_of, lambda granularity: MIN_MAX)
+    schemes = _schemes_of(tuple(x.shape))
+    samples = [replace(sample, schemes=schemes) for sample in draw(x, searched)]
+    return Source(samples, grid_of, lambda granularity: MIN_MAX)
+
+
+@lru_cache(maxsize=2)
+def _schemes_of(shape: Shape) -> dict[Any, Any]:
+    """Return a cache for `scoring` that searches in tensors of the same shape share."""
+    return {}
 
 
 def swapped_axes(x: Tensor) -> list[Source]:

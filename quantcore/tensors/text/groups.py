@@ -79,6 +79,8 @@ def groups(view: str) -> tuple[list[NumberGroup], str] | None:
 
     None if the brackets do not match.
     """
+    if sum(map(view.count, _PAIRS)) > sum(map(view.count, _PAIRS.values())):
+        return None  # at once: of a hundred thousand brackets, the frames would take most of a second
     stack, last, kind = [_Frame(0)], -1, ""
     name_start, outside, rest = 0, 0, []
     for match in _TOKEN.finditer(view):

@@ -1,6 +1,7 @@
 """Compare → Match without a browser: what each control does, and what it says about bad input."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -19,9 +20,11 @@ SAMPLE = "randn-seed-0-4x4"
 
 
 @pytest.fixture
-def one_dtype(monkeypatch):
-    """Codes that no rules make are looked for in one dtype, not in three."""
+def few_rounds(monkeypatch):
+    """Codes that no rules make are looked for in one dtype, not in three, and without mistakes."""
     monkeypatch.setattr(search, "DTYPES", (torch.float32,))
+    for name in ("_mistaken", "_combined", "_derived", "_other_groups"):
+        monkeypatch.setattr(search._Search, name, lambda self: [])
 
 
 def opened(**state):
@@ -78,8 +81,8 @@ def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
     assert "hqq" not in words
 
 
-def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype(monkeypatch):
-    monkeypatch.setattr(search, "DTYPES", (torch.float32, torch.bfloat16))
+def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype(few_rounds, monkeypatch):
+    monkeypatch.setattr(search, "DTYPES", (torch.bfloat16,))
     scheme = qc.Scheme.parse("int8 per_tensor torchao")
     codes = qc.apply(torch.as_tensor(sample()).bfloat16(), scheme).codes.to(torch.int64)
     assert not torch.equal(codes, codes_of(str(scheme)))
@@ -133,12 +136,13 @@ def test_an_uploaded_file_stays_until_it_is_removed_and_a_bad_one_is_one_sentenc
 
 
 def test_transposed_on_the_page():
-    at = paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T))
+    x = torch.tensor([[0.5, -1.0, 2.0, 0.1], [9.0, 0.3, -0.2, -2.5]])
+    at = paste(opened(src="paste", _pasted=typed(x)), typed(qc.apply(x, "int8 per_channel(0)").codes.T))
     assert results(at)["What went wrong"][0] == "transposed"
     assert any("undone: transposed" in text for text in said(at.markdown))
 
 
-def test_cells_that_differ_have_reasons_and_libraries_are_credited_with_the_others(one_dtype):
+def test_cells_that_differ_have_reasons_and_libraries_are_credited_with_the_others(few_rounds):
     codes = codes_of("int8 per_tensor")
     codes[2, 1] += 3
     at = paste(opened(bits=8), typed(codes))
@@ -197,9 +201,9 @@ def test_every_example_is_tested():
     ("text", "words"),
     [
         ("1, 2, 3", "There are 3 codes, 13 too few"),
-        ("1, 2\n3", "row"),
+        pytest.param("1, 2\n3", "row", marks=pytest.mark.slow),
         ("hello", "'hello'"),
-        (typed(codes_of("int8")) + "\n1, 2, 3, 4", "4 too many"),
+        pytest.param(typed(codes_of("int8")) + "\n1, 2, 3, 4", "4 too many", marks=pytest.mark.slow),
         (typed(codes_of("int8")).replace("-", "1.5", 1), "is not an integer"),
         (typed(codes_of("int8")).replace("-", "99999", 1), "does not fit 16 bits"),
         ("\n".join(["1, 2, 3, 4, 5, 6, 7, 8"] * 2), "have shape (2, 8), the original (4, 4)"),
@@ -222,10 +226,10 @@ def test_bad_integers_stay_where_they_are(text, words):
             "0.1, 0.2, 0.3",
             "The scale has 3 values, which matches no granularity of a tensor of shape (4, 4)",
         ),
-        ("match_scale", "much", "In the scale: 'much'"),
-        ("match_scale", "-1", "must be a positive and finite"),
+        pytest.param("match_scale", "much", "In the scale: 'much'", marks=pytest.mark.slow),
+        pytest.param("match_scale", "-1", "must be a positive and finite", marks=pytest.mark.slow),
         ("match_zero_point", "1; 2; three", "In the zero point"),
-        ("match_zero_point", "1, 2, 3, 4, 5", "The zero_point has 5 values"),
+        pytest.param("match_zero_point", "1, 2, 3, 4, 5", "The zero_point has 5 values", marks=pytest.mark.slow),
     ],
 )
 def test_bad_parameters_stay_where_they_are(key, text, words):
@@ -273,8 +277,28 @@ def test_a_search_of_a_tensor_with_nan():
 WRAPPED = [[54, -4, -52], [26, 83, -51], [0, -65, 69]]
 
 
-def test_a_mistake_leads_to_its_lesson_and_back(one_dtype):
-    """Three mistakes in one line are named with their numbers; the lesson's tensor and codes open in Match."""
+def test_a_lesson_leads_to_match_and_back():
+    """The lesson's tensor and codes open in Match, which names the mistake and leads to its lesson."""
+    at = the_app("learn-mistakes")
+    at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
+        "negatives-lost",
+        "reveal",
+    )
+    at = at.run().button(key="learn_mistakes_match").click().run()
+    assert not at.exception
+    assert "Which rules made these integers?" in said(at.title)
+    assert any(
+        "there are no codes for negative values: 8 of 16 elements became 0" in text
+        for text in said(at.markdown)
+    )
+    at = at.button(key="match_lesson").click().run()
+    assert not at.exception
+    assert any(" · Mistakes" in text for text in said(at.markdown))
+
+
+@pytest.mark.slow  # the sentence is the library's, whose tests have three mistakes; the quick test leads to a lesson
+def test_three_mistakes_lead_to_a_lesson():
+    """Three mistakes in one line are named with their numbers."""
     at = opened(src="paste", _pasted="191.6, -13.5, 728.6\n92.14, 295.5, -184\n0, 684.6, 245.5")
     at = paste(at, typed(np.array(WRAPPED)))
     (sentence,) = said(at.warning)
@@ -286,19 +310,6 @@ def test_a_mistake_leads_to_its_lesson_and_back(one_dtype):
     assert not at.exception
     assert any(" · Mistakes" in text for text in said(at.markdown))
     assert at.session_state["learn_mistakes_step"] == "wraps-per-tensor"
-    at = at.switch_page("learn/mistakes.py")
-    at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
-        "negatives-lost",
-        "reveal",
-    )
-    at = at.run()
-    at = at.button(key="learn_mistakes_match").click().run()
-    assert not at.exception
-    assert "Which rules made these integers?" in said(at.title)
-    assert any(
-        "there are no codes for negative values: 8 of 16 elements became 0" in text
-        for text in said(at.markdown)
-    )
 
 
 def test_a_known_mistake_is_told_beside_a_scheme_without_one():
@@ -326,15 +337,20 @@ def test_nothing_to_find_where_the_codes_are_right():
     assert all(button.key != "learn_mistakes_match" for button in at.button)
 
 
+@functools.cache
+def best_of_int8():
+    return qc.match(sample(), codes_of("int8")).candidates[0]
+
+
 @pytest.mark.parametrize(("differing", "told"), [(0, "these"), (7, "9 of the 16"), (8, None), (16, None)])
 def test_libraries_are_credited_unless_most_integers_differ(differing, told):
-    best = dataclasses.replace(qc.match(sample(), codes_of("int8")).candidates[0], differing=differing)
+    best = dataclasses.replace(best_of_int8(), differing=differing)
     said_here = views._credited(best, 16)
     assert said_here == "" if told is None else f" {told} integers. " in said_here
 
 
 @pytest.mark.slow  # a quick test asks for the sentence alone
-def test_no_library_is_credited_where_most_differ(one_dtype):
+def test_no_library_is_credited_where_most_differ(few_rounds):
     codes = torch.randint(-100, 100, (4, 4), generator=torch.Generator().manual_seed(4))
     at = paste(opened(), typed(codes))
     (credited,) = [text for text in said(at.caption) if text.endswith("schemes tried.")]

@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 from app_page import the_app
+from parts import some
 from PIL import Image
 
 import quantcore as qc
@@ -26,7 +27,7 @@ def frames(scheme: str, theme: str = "light") -> list[Image.Image]:
     return found
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", some(["dark", "light"], 2))
 def test_each_frame_shows_the_codes_of_its_width(theme: str) -> None:
     shown = frames("int4 symmetric", theme)
     assert len(shown) == 7

@@ -15,8 +15,19 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from quantcore import tensors
 from quantcore.analysis.range_curves import elements_of
+from quantcore.range_setting import METHODS
 
 X = tensors.generate(tensors.Generated("normal", (4, 10), seed=3))
+
+
+@pytest.fixture
+def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without entropy, which takes three times as long as all else on the page; the first view has it."""
+    every, few = qc.range_marks, tuple(m for m in METHODS if not isinstance(m, qc.Entropy))
+    monkeypatch.setattr(qc, "range_marks", lambda x, s, block=None, settings=few: every(x, s, block, settings))
+
+
+without_entropy = pytest.mark.usefixtures("few_methods")
 
 
 def opened(**parameters: str) -> AppTest:
@@ -93,6 +104,7 @@ def test_first_view(mode: str) -> None:
     assert "maps" in [component.key for component in at.get("bidi_component")]  # the maps are shown below
 
 
+@without_entropy
 def test_a_number_moves_a_symmetric_range() -> None:
     at = opened()
     assert all(e.label != "Low" for e in at.number_input)
@@ -105,6 +117,7 @@ def test_a_number_moves_a_symmetric_range() -> None:
     assert widget(at, "rng_slider").value == 1.5
 
 
+@without_entropy
 def test_numbers_move_an_asymmetric_range_one_at_a_time_and_the_slider_both() -> None:
     at = opened(mode="asymmetric")
     high = widget(at, "rng_high").value
@@ -137,6 +150,7 @@ def test_the_sidebar_moves_what_stands_here() -> None:
     assert widget(at, "rng_high").value == pytest.approx(np.percentile(X, 99), rel=1e-4)
 
 
+@without_entropy
 @pytest.mark.parametrize("mode", ["symmetric", "asymmetric"])
 def test_two_quick_changes_of_a_control(mode: str) -> None:
     """The range that the browser still shows is not mistaken for one that the user moved."""
@@ -154,6 +168,7 @@ def test_low_over_high_stays_as_typed_and_is_said() -> None:
     assert scheme(at).range_setting.low == -1
 
 
+@without_entropy
 def test_a_block() -> None:
     at = opened(per="channel", rng_block="2, 0")
     assert_rows_are_reports(at, X[2:3])
@@ -180,6 +195,7 @@ def test_a_block_that_is_none(text: str) -> None:
     assert len(at.get("plotly_chart")) == 2
 
 
+@without_entropy
 def test_a_block_of_groups() -> None:
     at = opened(per="group", group="4", rng_block="1, 2", mode="asymmetric", range="mean ± k·std")
     own = scheme(at)
@@ -188,6 +204,7 @@ def test_a_block_of_groups() -> None:
     assert_rows_are_reports(at, block)
 
 
+@without_entropy
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
@@ -202,6 +219,7 @@ def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> 
     assert words in " ".join(said(at.caption))
 
 
+@without_entropy
 def test_half_quadratic_where_the_library_has_it() -> None:
     at = opened(
         library="hqq", mode="asymmetric", codes="unsigned", per="group", group="5", range="half-quadratic"
@@ -218,6 +236,7 @@ def test_parameters_by_hand_have_a_range_too() -> None:
     assert shaded(at) == (-2.0, 1.75)
 
 
+@without_entropy
 def test_a_library_that_takes_min_max_alone_says_so_with_a_way_out() -> None:
     at = widget(opened(library="onnxruntime", per="channel"), "rng_high").set_value(1.0).run()
     assert not at.exception
@@ -225,6 +244,7 @@ def test_a_library_that_takes_min_max_alone_says_so_with_a_way_out() -> None:
         assert at.button(key="fit").label.startswith("Use ")
 
 
+@without_entropy
 @pytest.mark.parametrize(
     "text", some(["0 0 0", "-2.5", "3e38 -3e38 1e38", "1e-42 2e-42", "7 7\n7 7", "1 2 3 1000000"])
 )
@@ -251,6 +271,7 @@ def test_nan_is_one_sentence() -> None:
     assert "NaN" in said(at.error)[0]
 
 
+@without_entropy
 def test_moving_the_range_computes_only_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 

@@ -35,7 +35,7 @@ def labelled(at: AppTest, label: str) -> Any:
 STEPS = [(name, step) for name in LESSONS for step in curriculum.LESSONS[name].steps]
 
 
-@for_each(("name", "step"), some_rows(STEPS, 8))
+@for_each(("name", "step"), some_rows(STEPS, 13))
 def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     at = opened(name, step)
     assert_clean(at)
@@ -55,7 +55,7 @@ def test_lessons_stand_in_their_order() -> None:
     assert {curriculum.step_key(name) for name in LESSONS} <= KEYS
 
 
-@for_each("name", some(LESSONS, 6))
+@for_each("name", some(LESSONS, 9))
 def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(curriculum.LESSONS[name].steps)

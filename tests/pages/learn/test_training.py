@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Generator
+import inspect
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 import streamlit as st
@@ -34,8 +36,28 @@ SCHEMES = [
 
 
 @pytest.fixture(autouse=True, scope="module")
-def nothing_trained_before() -> None:
+def trained_once() -> Iterator[None]:
+    """What the page and a test train alike, with the same arguments, is trained once."""
     training_runs._known._groups.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "train", remembered(training.train))
+        patch.setattr(training, "qat", remembered(training.qat))
+        yield
+
+
+def remembered(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """A generator whose steps are kept, by its arguments; it is run to the end first."""
+    known: dict[Any, tuple[Any, list[Any]]] = {}
+
+    def call(*given: Any, **more: Any) -> Iterator[Any]:
+        signature = inspect.signature(real).bind(*given, **more)
+        signature.apply_defaults()
+        key = tuple(id(v) if isinstance(v, training.Network) else v for v in signature.arguments.values())
+        if key not in known:
+            known[key] = signature, list(real(*given, **more))
+        yield from known[key][1]
+
+    return call
 
 
 def opened(step: str, **parameters: str) -> AppTest:
@@ -107,7 +129,7 @@ def test_a_seed_stays_from_step_to_step() -> None:
 
 
 @for_each("activations", ["", "uint4 asymmetric"])
-@for_each("scheme", some(SCHEMES))
+@for_each("scheme", some(SCHEMES, 7))
 def test_post_training_quantization_with_any_scheme(scheme: str, activations: str) -> None:
     at = opened("ptq", train_weights=scheme, train_activations=activations)
     assert_clean(at)
@@ -124,7 +146,7 @@ def test_post_training_quantization_with_any_scheme(scheme: str, activations: st
     ({"train_activations": "<script>alert(1)</script>"}, "The scheme of the activations can't be read"),
     ({"per": "channel", "axis": "5"}, "axis"),
 ])  # fmt: skip
-@for_each("step", ["ptq", "qat"])
+@for_each("step", some(["ptq", "qat"], 2))
 def test_schemes_that_do_not_fit(step: str, link: dict[str, str], words: str) -> None:
     at = opened(step, **link)
     assert not at.exception

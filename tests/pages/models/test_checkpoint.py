@@ -86,7 +86,7 @@ def page():
         return at()
 
 
-@for_each("given", some(cases(""), 14), ids=str)
+@for_each("given", some(cases(""), 23), ids=str)
 def test_every_checkpoint_opens_or_says_why(given, page):
     """Even corrupt ones raise no exception; what opens lists every tensor and shows one."""
     address = given.release.relative_to(FOLDER).as_posix()
@@ -190,13 +190,13 @@ def test_a_stack_is_shown_by_its_slice():
     ("parameters", "words"),
     [
         ({"ck_rows": "30:99"}, "rows 30:99 are not within 0:32"),
-        ({"ck_rows": "x"}, "Rows must be two integers"),
+        pytest.param({"ck_rows": "x"}, "Rows must be two integers", marks=pytest.mark.slow),
         pytest.param({"ck_rows": "inf:nan"}, "Rows must be two integers", marks=pytest.mark.slow),
         ({"ck_rows": "9" * 5000}, "Rows must be two integers"),
         ({"ck_cols": "-4:4"}, "columns -4:4 are not within 0:256"),
         ({"ck_cell": "99, 0"}, "'99, 0' is not in a tensor of shape (32, 256)"),
         ({"ck_cell": "<script>"}, "The element must be integers"),
-        ({"ck_cell": "1, 2, 3"}, "not in a tensor of shape"),
+        pytest.param({"ck_cell": "1, 2, 3"}, "not in a tensor of shape", marks=pytest.mark.slow),
     ],
 )
 def test_a_bad_value_in_a_link_gets_a_sentence(parameters, words):

@@ -72,7 +72,7 @@ OF_ONE_KIND = [
     [
         *(pytest.param(*case, marks=pytest.mark.slow) for case in OF_ONE_KIND),
         ("../secret", "is not a path inside the folder"),
-        ("file:///etc/passwd", "does not open file:// addresses"),
+        pytest.param("file:///etc/passwd", "does not open file:// addresses", marks=pytest.mark.slow),
         ("none", "There is no file or folder"),
         ("example:none", "There is no example 'none'"),
         ("upload:x", "There are no files yet"),

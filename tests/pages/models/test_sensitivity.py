@@ -11,6 +11,7 @@ import pytest
 import torch
 from app_page import change, said, the_app, widget
 from distributed import Client, LocalCluster
+from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -32,6 +33,12 @@ def opened(**parameters: Any) -> AppTest:
     at = at.run()
     assert not at.exception
     return at
+
+
+@pytest.fixture
+def measured() -> AppTest:
+    """The page of a small example: the cases of a loop change the same one."""
+    return opened(ck="example:minilm", sn_more="int8", sn_sort="harm")
 
 
 def picture(at: AppTest) -> str:
@@ -128,12 +135,12 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     assert folded.count("\n") < 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "problem"),
     [("int4 per_frog", "per_frog"), ("; ".join(f"int8 percentile({90 + i / 2})" for i in range(13)), "Give 1 to 12 schemes, not 13."), (" ", "Give 1 to 12 schemes, not 0.")],
 )  # fmt: skip
-def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
-    at = change(opened(ck="example:minilm", sn_more="int8", sn_sort="harm"), "sn_more", more)
+def test_schemes_that_cannot_be_used(measured: AppTest, more: str, problem: str) -> None:
+    at = change(measured, "sn_more", more)
     assert problem in said(at.error)[0]
     assert widget(change(at, "sn_more", "int8"), "sn_sort").value == "harm"
 

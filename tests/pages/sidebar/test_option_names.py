@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from app_page import script_of, the_app, widget
 from grid import for_each
-from parts import some_rows
+from parts import Part, in_parts, some_rows
 from streamlit.testing.v1 import AppTest
 
 from pages.outputs.methods import run as methods_run
@@ -77,12 +77,15 @@ def problems(key: str, options: list[str]) -> list[str]:
     return found + [name for name in plain if name[0].isupper() != bool(TITLES.fullmatch(key))]
 
 
-def test_options_are_words_in_one_style(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_parts(4)
+def test_options_are_words_in_one_style(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods_run, "counts", lambda tokens, inputs: [tokens])  # what takes most of its page
     at, found = opened("", src="generate", dist="normal", shape="4x6"), {}  # small: the pages compute with it
     at.session_state["sn_more"] = "int8 per_channel(0)"
     at.session_state["sw_set"] = "chosen"
-    for url, choices in [*((page.url_path, {}) for page in PAGES), *STATES]:
+    lessons = [page for page in PAGES if page.script.startswith("learn/")]
+    pages = [*(page for page in PAGES if page not in lessons), *part(lessons)]
+    for url, choices in [*((page.url_path, {}) for page in pages), *STATES]:
         at = at.switch_page(script_of(url)).run()
         for key, value in choices.items():
             at.session_state[key] = value

@@ -86,7 +86,7 @@ def test_rows_come_while_work_goes_on_and_can_be_left():
 
 
 @for_each("shape", some([(2, 64), (3, 40, 200), (1,), (), (5,)]))
-@in_parts(3)
+@in_parts(7)
 def test_sensible_schemes_fit(shape, part):
     schemes = qc.default_schemes(shape)
     assert len(set(schemes)) == len(schemes) >= 10

@@ -92,7 +92,7 @@ def check_lines(origin, value):
     assert equal(origin.value, value)
 
 
-@for_each("given", some(CASES, 6), ids=str)
+@for_each("given", some(CASES, 11), ids=str)
 def test_the_lines_give_the_value(given):
     """For every tensor, the text evaluates to what `read` returns, and its code is that of `codes`."""
     checkpoint = open_checkpoint(given.release)

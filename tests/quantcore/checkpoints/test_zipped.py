@@ -268,6 +268,22 @@ def test_rows_of_a_deflated_member_are_unpacked_alone(tmp_path, monkeypatch):
     assert 60 < len(source._places) <= x.nbytes // (1 << 14) + 1
 
 
+def test_rows_of_a_deflated_member_that_are_read_in_turn_are_unpacked_once(tmp_path, monkeypatch):
+    """Each read goes on where the last one ended, and one that goes back is right too."""
+    x = np.random.default_rng(1).integers(0, 30, (800, 400)).astype(np.float32)
+    np.savez_compressed(tmp_path / "x.npz", x=x)
+    monkeypatch.setattr(zipped, "_PART", 1250)
+    checkpoint = open_checkpoint(tmp_path / "x.npz")
+    tensor = checkpoint.tensors["x"]
+    assert tensor.read(slice(0, 1)).tolist() == x[:1].tolist()  # the whole has been checked
+    before = checkpoint.counter.total
+    for row in range(0, 800, 50):
+        assert np.array_equal(tensor.read(slice(row, row + 50)).numpy(), x[row : row + 50]), row
+    assert checkpoint.counter.total - before <= (tmp_path / "x.npz").stat().st_size
+    for row in (500, 400, 401, 799, 0):
+        assert np.array_equal(tensor.read(slice(row, row + 1)).numpy(), x[row : row + 1]), row
+
+
 def test_a_deflated_member_is_whole_though_its_last_numbers_come_after_its_last_packed_byte(tmp_path):
     """Zeros, whose last repetition does not fit into the last part: those of a bias that was never trained."""
     for many in ((9 << 16) - 16, 18 << 16, 25 << 16):

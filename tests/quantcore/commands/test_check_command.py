@@ -128,7 +128,7 @@ def test_as_a_program(capsys, monkeypatch):
 @pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="Windows has no SIGPIPE")
 def test_a_reader_that_has_seen_enough_ends_it_without_a_traceback():
     program = subprocess.Popen(
-        [sys.executable, "-m", "quantcore", "check", V1], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "quantcore", "list", V1], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     program.stdout.close()
     assert program.stderr.read() == b""

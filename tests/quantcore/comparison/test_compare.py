@@ -97,7 +97,7 @@ def at(result):
     return result.scheme.rules
 
 
-@in_parts(5)
+@in_parts(6)
 @for_each("name", SAMPLES)
 def test_reasons_turn_recorded_codes_into_each_other(name, part):
     seen = set()
@@ -129,7 +129,7 @@ def mixed_by_hand(found, cells, names):
     return by_hand(cells, of["scale"], of["zero_point"], at(of["kernel"]), found.a.scheme.format)
 
 
-@in_parts(18)
+@in_parts(37)
 @for_each("name", SAMPLES)
 def test_reasons_cover_what_differs(name, part):
     for one, other in part(recorded_pairs(name)):
@@ -149,10 +149,11 @@ def test_reasons_cover_what_differs(name, part):
             assert found.reason_at(tuple(index)) is None
 
 
+@in_parts(3)
 @for_each("name", some(SAMPLES, 7))
-def test_choices_turn_one_parameter_into_the_other(name):
+def test_choices_turn_one_parameter_into_the_other(name, part):
     explained = 0
-    for one, other in recorded_pairs(name):
+    for one, other in part(recorded_pairs(name)):
         found = recorded(name, str(golden.scheme_of(one)), one["convention"], other["convention"])
         for reason in found.reasons:
             parameters = [p for p in ("scale", "zero_point") if p in reason.ingredients]

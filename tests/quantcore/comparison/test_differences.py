@@ -4,6 +4,7 @@ A quantizer is built in numpy from the textbook and the sentences alone, without
 If a sentence is false, missing or unknown, its numbers are not those of the library.
 """
 
+import itertools
 import math
 import re
 import warnings
@@ -597,12 +598,11 @@ PRESETS = set(qc.PRESETS) & set(ALL)
 GIVEN = qc.Given(0.3, 3)
 
 
+@in_parts(3)
 @for_each("name", some(CONVENTIONS, 11))
-def test_what_is_said_is_what_happens(name):
+def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
-    for text, scheme in ALL.items():
-        if scheme.convention.name != name:
-            continue
+    for text, scheme in part((text, scheme) for text, scheme in ALL.items() if scheme.convention.name == name):
         phrases, blocks = qc.differences(scheme), all_rows(scheme)
         said = Said(scheme, phrases)
         for row, found in zip(blocks, results_of(blocks, scheme), strict=True):
@@ -661,7 +661,7 @@ def random_schemes(seed, n):
             yield scheme
 
 
-@in_parts(160)
+@in_parts(250)
 def test_what_is_said_of_random_schemes_is_what_happens(part):
     """1,000 schemes in the slow run, each on every kind of row."""
     for seed in part(range(1000)):
@@ -709,13 +709,14 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
+@in_parts(3)
 @for_each("name", some(CONVENTIONS, 13))
-def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
+def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
-    for text, scheme in ALL.items():
+    for text, scheme in part((text, scheme) for text, scheme in ALL.items() if scheme.convention.name == name):
         other_preset = text in PRESETS and text != own_preset
         # a fixed range has only one scale, at which some choices have no tie
-        if scheme.convention.name != name or other_preset or isinstance(scheme.range_setting, qc.Fixed):
+        if other_preset or isinstance(scheme.range_setting, qc.Fixed):
             continue
         blocks = all_rows(scheme)
         own = results_of(blocks, scheme)
@@ -735,24 +736,22 @@ FIXED = [
 ]  # fmt: skip
 
 
-@in_parts(3)
+@in_parts(4)
 def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters(part):
     """It is enough if the scale or the zero point differs."""
     told = set()
-    for text, base in ALL.items():
-        if not isinstance(base.range_setting, qc.Fixed) or base.scales is not None:
-            continue
-        for ends in part(FIXED):
-            scheme = replace(base, range_setting=qc.Fixed(*ends))
-            case = facts_of(scheme)
-            own = given_by(scheme)
-            for name in _OF_RANGE:
-                if case.rules.choices[name] != qc.TEXTBOOK.choices[name] and CHOICES[name].matters(case):
-                    record = case.rules.changed(**{name: qc.TEXTBOOK.choices[name]})
-                    other = given_by(replace(scheme, convention=record))
-                    changed = own != other
-                    assert changed == matters(name, scheme), (text, ends, name)
-                    told.add((changed, own[0] == other[0], own[1] == other[1]))
+    fixed = [each for each in ALL.values() if isinstance(each.range_setting, qc.Fixed) and each.scales is None]
+    for base, ends in itertools.product(fixed, part(FIXED)):
+        scheme = replace(base, range_setting=qc.Fixed(*ends))
+        case = facts_of(scheme)
+        own = given_by(scheme)
+        for name in _OF_RANGE:
+            if case.rules.choices[name] != qc.TEXTBOOK.choices[name] and CHOICES[name].matters(case):
+                record = case.rules.changed(**{name: qc.TEXTBOOK.choices[name]})
+                other = given_by(replace(scheme, convention=record))
+                changed = own != other
+                assert changed == matters(name, scheme), (str(scheme), name)
+                told.add((changed, own[0] == other[0], own[1] == other[1]))
     assert told >= {(False, True, True), (True, False, True), (True, True, False)}
 
 
@@ -858,11 +857,12 @@ def test_bits_of_a_packed_code():
         assert qc.bits_per_element(qc.PRESETS[name], (1, 256)) == bits + 16 / 256
 
 
-def test_what_becomes_a_code_is_what_is_let_through():
+@in_parts(3)
+def test_what_becomes_a_code_is_what_is_let_through(part):
     """NaN is mentioned where x may contain it, ∞ / ∞ only where NaN is refused but infinity is not."""
     row = np.linspace(-1, 1, 256, dtype=f32)
     told = {"NaN": 0, "∞ / ∞": 0}
-    for text, scheme in ALL.items():
+    for text, scheme in part(ALL.items()):
         for phrase in qc.differences(scheme):
             named = next((what for what in told if phrase.startswith(f"{what} becomes")), None)
             if named:

@@ -22,7 +22,7 @@ def compared(dtype, text, a, b):
     ("text", "dtype"),
     some_rows(list(itertools.product(["int8 per_channel(0)", "uint8 asymmetric per_channel(0)"], DTYPES)), 3),
 )
-@in_parts(2)
+@in_parts(3)
 def test_every_code_that_differs_has_a_reason(dtype, text, part):
     for a, b in part(itertools.combinations(LIBRARIES, 2)):
         try:

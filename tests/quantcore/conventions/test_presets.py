@@ -6,6 +6,7 @@ import warnings
 from functools import cache
 
 import numpy as np
+import pytest
 from grid import for_each
 from parts import in_parts
 from places import GOLDEN
@@ -212,7 +213,13 @@ def changed(scheme, choice, value):
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**{choice: value}))
 
 
-@for_each(("preset", "choice", "value"), CHANGES)
+@for_each(
+    ("preset", "choice", "value"),
+    [  # each choice once; the others are slow
+        pytest.param(*change, marks=[pytest.mark.slow] * (change[1] in [choice for _, choice, _ in CHANGES[:i]]))
+        for i, change in enumerate(CHANGES)
+    ],
+)
 def test_choice_is_read(preset, choice, value):
     """A preset with this choice changed fails on a recorded case."""
     told = any(differences(case, changed(scheme_of(case), choice, value)) for case in cases(preset))

@@ -86,7 +86,7 @@ def test_a_range_before_them_leaves_the_others_their_colours():
 
 def test_no_error_at_all():
     x = torch.zeros(4, 4)
-    marks = qc.range_marks(x, SCHEME)
+    marks = qc.range_marks(x, SCHEME, settings=(qc.MinMax(), qc.MinMse()))
     figure = figures.range_error(qc.range_curve(x, SCHEME), marks, True)
     assert all(v is None for trace in figure.data for v in trace.y)
     figures.range_histogram(*figures.histogram(x), marks, (0.0, 0.0)).to_json()

@@ -29,6 +29,7 @@ CODES = RESULT.codes.numpy()
 INPUTS = qc.outputs.activations(16, 12)
 GPTQ = qc.outputs.gptq(X, INPUTS, "int4")
 NUMBERS = np.arange(12, dtype=np.float32)
+RANGES = qc.range_marks(X, SCHEME, settings=(qc.MinMax(), qc.MinMse()))
 DRAWN = {
     figures.awq_search: lambda: figures.awq_search(qc.outputs.awq(X, INPUTS, "int4").steps),
     figures.cache_granularities: lambda: figures.cache_granularities({"per token": (20.0, 18.0)}),
@@ -47,9 +48,9 @@ DRAWN = {
     figures.output_errors: lambda: figures.output_errors(qc.outputs.layer(INPUTS, X, "int4")),
     figures.pair: lambda: figures.pair(CODES, CODES + 1, ("a", "b"), bounds=(-8, 8)),
     figures.pareto: lambda: figures.pareto(qc.sweep(X, [SCHEME, qc.Scheme()]), "mse", own=str(SCHEME)),
-    figures.range_error: lambda: figures.range_error(qc.range_curve(X, SCHEME), qc.range_marks(X, SCHEME), False),
+    figures.range_error: lambda: figures.range_error(qc.range_curve(X, SCHEME), RANGES, False),
     figures.range_histogram: lambda: figures.range_histogram(
-        *figures.histogram(X), qc.range_marks(X, SCHEME), (-1.0, 1.0)
+        *figures.histogram(X), RANGES, (-1.0, 1.0)
     ),
     figures.scales: lambda: figures.scales(RESULT),
     figures.size_curve: lambda: figures.size_curve([(1e6, 2.0), (2e6, 1.0)], {"int8": (1.5e6, 1.5)}, (1e6, 2.0)),

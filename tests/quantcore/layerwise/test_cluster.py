@@ -84,7 +84,7 @@ def test_the_table_is_that_of_one_process(checkpoint, client, tmp_path, alone):
     assert found == finished(checkpoint, imatrix=imatrix)
     rows = {row["name"]: row["cells"] for row in json.loads(found)["rows"]}
     assert rows["w0"][0]["output_error"] > 0
-    estimates = [list(qc.sensitivity(checkpoint, SCHEMES, sample=True, **more)) for more in ({}, {"client": client})]
+    estimates = [list(qc.sensitivity(checkpoint, SCHEMES[:3], sample=True, **more)) for more in ({}, {"client": client})]
     own, other = ({name: [cell.sse for cell in row.cells] for name, row in steps[-1].table.estimates.items()} for steps in estimates)
     assert str(own) == str(other)
 

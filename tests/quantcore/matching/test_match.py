@@ -73,7 +73,7 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@for_each("case", some(CASES, 60), ids=[case["id"] for case in CASES])
+@for_each("case", some(CASES, 90), ids=[case["id"] for case in CASES])
 def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
@@ -127,7 +127,7 @@ def test_every_library_has_cases():
 
 # Four libraries, per channel, per group and per tensor; enough codes that no corruption occurs by chance
 def sample():
-    return torch.randn(24, 32, generator=torch.Generator().manual_seed(3))
+    return torch.randn(12, 16, generator=torch.Generator().manual_seed(3))
 
 
 SCHEMES = [
@@ -200,7 +200,7 @@ def test_wrapped(text):
     result = qc.apply(sample(), scheme)
     bits, s = scheme.format.bits, result.scale.numpy()
     if scheme.symmetric:
-        spread = np.repeat(s, 32 // s.shape[1], axis=1)
+        spread = np.repeat(s, 16 // s.shape[1], axis=1)
         whole = np.round(
             sample().numpy() * np.reciprocal(spread) if "torchao" in text else sample().numpy() / spread
         )
@@ -225,8 +225,8 @@ def test_wrapped(text):
 def test_zero_point_with_the_other_sign(text):
     scheme = qc.Scheme.parse(text)
     r = qc.apply(sample(), scheme)
-    z = np.repeat(r.zero_point.numpy(), 32 // r.zero_point.shape[1], axis=1)
-    s = np.repeat(r.scale.numpy(), 32 // r.scale.shape[1], axis=1)
+    z = np.repeat(r.zero_point.numpy(), 16 // r.zero_point.shape[1], axis=1)
+    s = np.repeat(r.scale.numpy(), 16 // r.scale.shape[1], axis=1)
     codes = np.round(sample().numpy() / s) - z
     found = match(sample(), codes.clip(scheme.format.qmin, scheme.format.qmax))
     found_with(found, scheme, "zero_point with the opposite sign")
@@ -294,7 +294,7 @@ def test_narrow_format_is_found():
 
 
 def test_scales_along_the_other_axis():
-    x = sample()[:, :24]
+    x = sample()[:, :12]
     s = x.abs().amax(1) / 127.5  # one per row, but applied along the columns
     codes = torch.round(x * (1 / s)).clamp(-128, 127)
     found = match(x, codes)
@@ -325,7 +325,7 @@ def test_scale_of_another_granularity():
     r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
     found = match(sample(), r.codes, scale=r.scale.max())
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the given scale has another granularity: 1 value for 24 blocks",)
+    assert found.exact[0].notes == ("the given scale has another granularity: 1 value for 12 blocks",)
 
 
 def test_aimet_s_offset():
@@ -348,8 +348,8 @@ def test_scale_from_elsewhere(kernel, part):
     """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
     scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) {kernel}")
-    scale = torch.linspace(0.01, 0.02, 24)[:, None]
-    zero_point = torch.arange(-12, 12)[:, None]
+    scale = torch.linspace(0.01, 0.02, 12)[:, None]
+    zero_point = torch.arange(-6, 6)[:, None]
     codes = qc.quantize(x, scale, zero_point, scheme)
     for z in part((zero_point, -zero_point, None)):  # also with the opposite sign, or unknown
         best = match(x, codes, scale=scale, zero_point=z).exact[0]
@@ -517,13 +517,13 @@ def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
 
 
 def test_every_scheme_of_every_format_is_counted_once():
-    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
-    searched = granularities((4, 16))
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    searched = granularities((2, 4))
     search = _Search(Evaluator(x, qc.apply(x, qc.Scheme.parse("int4")).codes.int(), None, None, searched))
     ranged, tried = by_range(x, searched), []
     for fmt in SearchTask(ranged, search.readings).formats():
         alone = SearchTask(ranged, search.readings)
-        list(score(alone, fmt, (4, 16), 2.0))
+        list(score(alone, fmt, (2, 4), 2.0))
         tried.append(alone.tried)
     for step, _ in search._steps_of(SearchTask(ranged, search.readings)):
         list(step(2.0))

@@ -9,6 +9,7 @@ import torch
 
 import quantcore as qc
 from quantcore.matching import Candidate, answer, explain_candidate, match, match_steps, reproduce, search
+from quantcore.matching.candidates import Evaluator
 
 LIBRARIES = ("torchao", "compressed-tensors", "optimum-quanto", "brevitas", "onnxruntime", "hqq")
 HALF = ("bfloat16", "float16")
@@ -141,6 +142,46 @@ def test_the_nearest_to_codes_that_differ_has_the_dtype(monkeypatch):
     codes[3, 5] += 9
     best = match(x, codes).candidates[0]
     assert (best.dtype, best.differing) == (torch.bfloat16, 1)
+
+
+def _searched(x, codes, parts, nearest=3):
+    """The candidates of one round of the search alone: those that fit, and some of the nearest."""
+    shape = tuple(x.shape)
+    one = search._Search(
+        Evaluator(x, search.read_codes(codes, shape), None, None, search.granularities(shape))
+    )
+    steps = one.steps()
+    next(steps), next(steps)  # samples, and those of the first round
+    one.near, one.corruptions = [], one.corruptions[:1]  # with the codes as they are
+    for _ in one._round(parts(one)):
+        pass
+    for _ in one._evaluate(one._nearest()[:nearest]):
+        pass
+    return one.evaluator.candidates()
+
+
+def test_the_nearest_to_a_pasted_tensor_has_the_dtype_of_its_numbers(monkeypatch):
+    """No rule of float32 is as near, and one code is wrong."""
+    monkeypatch.setattr(search, "DTYPES", (torch.float32, torch.bfloat16))
+    x, scheme = _sample()[:4, :8].bfloat16(), qc.Scheme.parse("int8 per_channel(0) torchao")
+    codes = qc.apply(x, scheme).codes.clone()
+    codes[3, 5] += 9
+    best = _searched(x.float(), codes, lambda one: one._converted(lossless=True))[0]
+    assert (best.dtype, best.differing, best.converted) == (torch.bfloat16, 1, 0)
+    assert scheme in best.schemes
+
+
+def test_scales_rounded_to_float16_are_no_percentiles():
+    x = 1e-4 * _sample()[:4, :16]
+    scale = (x.abs().amax() / 127).half().float()  # of which float16 has few digits
+    codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
+    assert all(each.differing for each in _searched(x, codes, lambda one: one._tried(search.percentiles)))
+
+    def rounded(one):
+        return [search.float16(task.source, task.readings) for task in one.space.tasks(one.readings)]
+
+    best = _searched(x, codes, rounded, nearest=0)[0]
+    assert (best.differing, str(best.corruption)) == (0, "scale rounded to float16")
 
 
 def test_other_dtypes_are_tried_only_where_float32_fails():

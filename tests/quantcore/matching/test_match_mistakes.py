@@ -217,7 +217,7 @@ def random_cases(name, count):
 
 
 @for_each("name", WORDS)
-@pytest.mark.parametrize("count", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_mistake_is_named_on_random_tensors(name, count):
     """Even where a scheme without a mistake has the same codes; with the scale that was used."""
     for comparison in random_cases(name, count):
@@ -604,7 +604,7 @@ def test_scales_of_codes_that_wrapped_once(seed, zero_point):
     s = np.abs(x).max() / (6 + seed % 5)
     codes = (np.round(x / s) + zero_point - fmt.qmin) % 8 + fmt.qmin
     spans = _wrapped(x, codes, fmt, zero_point)
-    for scale in np.geomspace(s / 20, s * 20, 4001):
+    for scale in np.geomspace(s / 20, s * 20, 1501):
         turns = (np.round(x / scale) + zero_point - codes) / 8
         gives = bool((turns % 1 == 0).all() and turns.any() and np.abs(turns).max() <= 1)
         near = any(abs(end / scale - 1) < 1e-4 for span in spans for end in span)
@@ -906,8 +906,8 @@ def test_hypotheses_are_evaluated_in_steps():
 
 def test_of_what_fits_the_sample_the_simplest_400_are_evaluated():
     """Zeros, which every scheme gives."""
-    x = torch.zeros(4, 8)
-    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((4, 8))), []
+    x = torch.zeros(2, 8)
+    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((2, 8))), []
     evaluator.evaluate = evaluated.append
     search = _Search(evaluator)
     task = SearchTask(by_range(x, evaluator.searched), search.readings)
@@ -938,9 +938,9 @@ def test_candidates_of_a_large_tensor_are_explained_in_part():
 @pytest.mark.parametrize("p", some(PERCENTILES, 9))
 def test_the_percentile_of_signed_values_is_named_with_its_value(p):
     """x has 2,000 elements, with a negative tail that the percentile of x ignores."""
-    x = torch.randn(40, 50, generator=torch.Generator().manual_seed(3))
-    x[0, :25] = -torch.linspace(10, 40, 25)
-    scale = torch.quantile(x.reshape(-1), p / 100) / 127
+    x = torch.randn(2000, generator=torch.Generator().manual_seed(3))
+    x[:25] = -torch.linspace(10, 40, 25)
+    scale = torch.quantile(x, p / 100) / 127
     codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
     high = float(scale * 127)
     # torch computes the position among 2,000 elements in float32, which is off by at most 2^-13

@@ -752,8 +752,8 @@ def test_what_libraries_make_of_nan_is_told_apart():
 def test_progress_of_a_search_that_finds_nothing():
     """Progress is counted in fifteenths; the last fifth of a round is spent on the whole tensor."""
     rng = np.random.default_rng(1)
-    x = torch.from_numpy(rng.normal(size=20).astype(F))
-    steps = list(match_steps(x, rng.integers(-8, 8, 20)))
+    x = torch.from_numpy(rng.normal(size=14).astype(F))
+    steps = list(match_steps(x, rng.integers(-8, 8, 14)))
     starts = {}
     for step in steps[1:]:
         starts.setdefault(re.split("[:,]", step.what)[0], step.fraction)
@@ -777,7 +777,7 @@ def test_progress_of_a_search_that_finds_nothing():
     tried = [s.matches.tried for s in steps]
     assert tried == sorted(tried)
     assert not steps[-1].matches.exact
-    assert steps[-1].matches.candidates[0].differing > 10
+    assert steps[-1].matches.candidates[0].differing > 5
 
 
 @for_each(

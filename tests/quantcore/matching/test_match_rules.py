@@ -7,11 +7,13 @@ from grid import for_each
 from parts import some
 
 import quantcore as qc
+from quantcore.formats import INT8
 from quantcore.matching import Candidate, answer, search
 from quantcore.matching.hypotheses.corruption import Corruption
 from quantcore.matching.hypotheses.named_scales import block_fits, named
 from quantcore.matching.hypotheses.narrowed import in_order
 from quantcore.matching.hypotheses.sample import draw
+from quantcore.matching.hypotheses.scale_rules import BlockStatistics, rules
 from quantcore.matching.hypotheses.scoring import GivenCodes
 from quantcore.matching.hypotheses.search_space import granularities
 
@@ -41,7 +43,7 @@ def zero(x, scale, axis=None):
 
 SHIFTED, X, ROWS = normal(1, shift=0.3), normal(6), normal(2, (4, 64)) * np.arange(1, 5, dtype=F)[:, None]
 GROUPS = normal(3, (6, 96)).reshape(6, 4, 24) * np.arange(1, 5, dtype=F)[:, None]
-IN_GROUPS, NARROW = GROUPS.reshape(6, 96), ROWS[:, :24]
+IN_GROUPS, NARROW, HALVES = GROUPS.reshape(6, 96), ROWS[:, :24], ROWS[:, :32]
 IN_BFLOAT16 = torch.from_numpy(largest(NARROW, 1) / F(7.5)).bfloat16().float().numpy()
 STD_OF_GROUPS, OF_GROUPS = GROUPS.std(-1, keepdims=True), width(GROUPS, -1) / 16
 STD, OF_ROWS = ROWS.std(1, keepdims=True), width(ROWS, 1)
@@ -90,9 +92,26 @@ def test_the_rule_of_a_scale_is_named(rule):
     assert said.startswith(rounded.get(rule, "All "))
 
 
+def test_rules_have_the_scales_of_their_words():
+    """With a least scale or range, and rounded to a dtype; a least one that changes nothing is not offered."""
+    blocks = torch.tensor([[3e-4, -1e-4, 2e-4], [0.3, -1.9, 1.1], [0.7, 0.1, -0.2]])
+    of_words = {rule.words: rule.scale for rule in rules(BlockStatistics.of(blocks), INT8, True, 0.01)}
+    scale = np.array([3e-4, 1.9, 0.7], F).astype(np.float64) / 127
+    wanted = {
+        "max|x| / 127": scale,
+        "max|x| / 127, at least 1e-05": [1e-5, *scale[1:]],
+        "max|x| / 127, the range at least 0.001": [1e-3 / 127, *scale[1:]],
+        "max|x| / 127, rounded to bfloat16": torch.from_numpy(scale.astype(F)).bfloat16().double().numpy(),
+        "max|x| / 127, rounded to float16": scale[1:].astype(np.float16),
+    }
+    for words, scales in wanted.items():
+        assert of_words[words][-len(scales) :] == pytest.approx(scales, rel=1e-12), words
+    assert "max|x| / 127, at least 1e-08" not in of_words
+
+
 def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
-    scale = largest(ROWS, 1) / 127 * np.array([[0.97], [1.03], [0.94], [1.09]])
-    first, said = best(ROWS, codes(ROWS, scale, rounded=np.floor))
+    scale = largest(HALVES, 1) / 127 * np.array([[0.97], [1.03], [0.94], [1.09]])
+    first, said = best(HALVES, codes(HALVES, scale, rounded=np.floor))
     assert first.differing == 0
     assert (
         said
@@ -140,7 +159,7 @@ def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
 
 def test_codes_counted_from_the_lowest_value():
     """(x - min) / s has no zero point: x / s - min / s is cut off to another code in one element of 400."""
-    x = normal(38, (20, 20))
+    x = normal(38, (20, 20)).reshape(-1)
     scale = width(x) / F(255)
     given = ((x - x.min()) / scale).astype(int)
     other = (x * (F(1) / scale) - x.min() / scale).astype(F).astype(int)
@@ -208,41 +227,41 @@ def test_a_given_scale_may_be_of_an_unusual_group():
 def test_a_rule_is_not_named_where_it_is_there_by_chance():
     """Of scales that are drawn, about 1 in 200 is named while the search has other hopes."""
     chance, found = np.random.default_rng(0), 0
-    for seed in range(60):
+    for seed in range(30):
         x, bits = normal(seed, (10, 20)), (4, 8)[seed % 2]
         given = codes(x, largest(x) / (1 << bits) * chance.uniform(1.6, 2.9), bits)
         reading = GivenCodes(Corruption(), torch.from_numpy(given), (qc.IntFormat(bits),))
         found += bool(list(named(block_fits(torch.from_numpy(x), reading), every=False)))
-    assert found <= 2
+    assert found <= 1
 
 
 def test_rounding_of_the_zero_point():
-    x = np.random.default_rng(4).uniform(-126.5 / 8, 128.5 / 8, (10, 12)).astype(F)
-    x[0, :2] = -126.5 / 8, 128.5 / 8
+    x = np.random.default_rng(4).uniform(-126.5 / 8, 128.5 / 8, 120).astype(F)
+    x[:2] = -126.5 / 8, 128.5 / 8
     first, said = best(x, codes(x, 0.125, signed=False, z=127))
     assert said == "All 120 integers are uint8 asymmetric, one scale: (max - min) / 255."
     assert "zero point 127, because qmin - low / s = 126.5 is rounded away from zero" in first.explanations
-    scale = width(ROWS, 1) / 255
+    scale = width(HALVES, 1) / 255
     first, said = best(
-        ROWS, codes(ROWS, scale, signed=False, z=np.floor(-ROWS.min(1, keepdims=True) / scale))
+        HALVES, codes(HALVES, scale, signed=False, z=np.floor(-HALVES.min(1, keepdims=True) / scale))
     )
-    assert said == "All 256 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 255."
+    assert said == "All 128 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 255."
     assert "the zero points qmin - low / s are rounded toward zero or down" in first.explanations
 
 
 def test_symmetric_unsigned_codes_below_the_middle():
-    for bits, shape in ((8, (4, 64)), (4, (4, 8, 8))):
-        grouped, middle = ROWS.reshape(shape), (1 << (bits - 1)) - 1
+    for bits, shape in ((8, (4, 32)), (4, (4, 4, 8))):
+        grouped, middle = HALVES.reshape(shape), (1 << (bits - 1)) - 1
         scale = np.abs(grouped).max(-1, keepdims=True) / F(middle)
-        given = np.clip(np.round(grouped / scale) + middle, 0, 2 * middle + 1).reshape(ROWS.shape)
-        first, said = best(ROWS, given.astype(int))
+        given = np.clip(np.round(grouped / scale) + middle, 0, 2 * middle + 1).reshape(HALVES.shape)
+        first, said = best(HALVES, given.astype(int))
         blocks = "row (axis 0)" if len(shape) == 2 else "8 elements along axis 1"
         assert (
             said
-            == f"All 256 integers are uint{bits} symmetric around zero point {middle}, one scale per {blocks}."
+            == f"All 128 integers are uint{bits} symmetric around zero point {middle}, one scale per {blocks}."
         )
         assert torch.equal(
-            qc.apply(torch.from_numpy(ROWS), first.scheme).codes.int(), torch.from_numpy(given).int()
+            qc.apply(torch.from_numpy(HALVES), first.scheme).codes.int(), torch.from_numpy(given).int()
         )
 
 

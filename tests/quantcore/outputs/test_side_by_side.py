@@ -151,6 +151,6 @@ def test_an_offset_of_the_keys_changes_no_probability():
     (channel,) = outputs.outlier_channels(16, 1, 2)
     assert torch.equal((k - plain[1]).abs().amax(0).argmax(), torch.tensor(channel))
     ours, theirs = scaled_dot_product_attention(q, k, v), scaled_dot_product_attention(*plain)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4, strict=True, equal_nan=False)
     found = outputs.kv_granularities(q, k, v, "int4")
     assert found["per channel"][0] > found["per token"][0] + 6

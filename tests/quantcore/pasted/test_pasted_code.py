@@ -17,7 +17,7 @@ from pages.shared.curriculum import LESSONS
 from quantcore import mistakes
 from quantcore.mistakes import CASES as MISTAKES
 from quantcore.mistakes import IN_SOURCE, lines, run
-from quantcore.pasted import MOST, intended, show_code
+from quantcore.pasted import MOST, bounds, intended, show_code
 from quantcore.pasted.on_tensor import block_of
 from quantcore.pasted.walk import evaluate, probes
 
@@ -43,7 +43,7 @@ def executed(text, **names):
     return scope
 
 
-@for_each("name", some(code_snippets.RIGHT, 2))
+@for_each("name", some(code_snippets.RIGHT, 3))
 def test_right_code_is_not_accused(name):
     reading = read(code_snippets.RIGHT[name])
     assert named(reading.mistakes) == []
@@ -69,7 +69,7 @@ def test_wrong_code_is_named_with_its_line(name):
 
 def test_every_kind_is_met():
     """Each kind of finding occurs in a snippet or in a lesson's code."""
-    texts = [*code_snippets.RIGHT.values(), *(marked(t)[0] for t in code_snippets.WRONG.values())]
+    texts = [marked(t)[0] for t in code_snippets.WRONG.values()]
     texts += ["\n".join(line.text for line in lines(m)[0]) for m in MISTAKES.values()]
     texts += ["s = x.abs().max() / 7\nq = torch.round(x / s).clamp(-128, 127)"]
     texts += ["s = (x.max() - x.min()) / 15\nz = -x.min() / s\nq = torch.round(x / s + z).clamp(0, 15)"]
@@ -122,13 +122,13 @@ def test_codes_are_those_of_the_code_when_it_runs(name, which):
     reading = read("\n".join(line.text for line in lines(mistake)[which == "right"]))
     tensors = [
         mistake.x(),
-        *(torch.randn(6, 8, generator=torch.Generator().manual_seed(i)) * 3 for i in range(4)),
+        *(torch.randn(6, 8, generator=torch.Generator().manual_seed(i)) * 3 for i in range(2)),
     ]
     for x in tensors:
         ran = run(getattr(mistake, which), x)
         shown = show_code(reading, len(reading.quantizers) - 1, x)
         assert torch.equal(shown.codes, ran.codes.float())
-        torch.testing.assert_close(shown.dequantized, ran.dequantized, rtol=2e-6, atol=2e-6)
+        np.testing.assert_allclose(shown.dequantized, ran.dequantized, rtol=2e-6, atol=2e-6, strict=True, equal_nan=False)
 
 
 # with their scales no code gets far enough to wrap
@@ -299,7 +299,9 @@ def test_nothing_is_run(text, tmp_path):
              "s = x.abs().max() / float('nan')\nq = torch.round(x / s)\ny = q * s", "q = torch.round(x / 0.1).clamp(float('nan'), 127).to(torch.int8)",
              "n = 10 ** 250\nz = float('inf')\nq = (torch.round(x / n) + z).clamp(0, z).to(torch.uint8)", "def f(*a, **k): return f(*a, **k)\nf(1)"],
 )  # fmt: skip
-def test_arithmetic_that_never_ends_is_not_done(text):
+def test_arithmetic_that_never_ends_is_not_done(text, monkeypatch):
+    monkeypatch.setattr(bounds, "SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "SECONDS_IN_ALL", 0.1)
     try:
         read(text)
     except qc.QuantError as error:
@@ -322,7 +324,7 @@ def test_broken_snippets_give_sentences():
     chance, x = random.Random(8), torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
     texts = [*code_snippets.RIGHT.values(), *code_snippets.WRONG.values()]
     found = 0
-    for _ in range(80):
+    for _ in range(50):
         pieces = re.findall(r"\w+|\s+|\W", chance.choice(texts))
         match chance.randrange(4):
             case 0:
@@ -344,7 +346,7 @@ def test_broken_snippets_give_sentences():
                 show_code(reading, place, x)
         except qc.QuantError as error:
             assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017
-    assert found > 20
+    assert found > 12
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_k_means_of_twenty_turns_is_followed():
     """All turns on the tensor that is shown, although mistakes are looked for with fewer of them."""
     text = """
 import torch
-def kmeans(w, k=8, iters=20):
+def kmeans(w, k=4, iters=20):
     flat = w.flatten()
     c = torch.linspace(flat.min(), flat.max(), k)
     for _ in range(iters):
@@ -42,13 +42,32 @@ def kmeans(w, k=8, iters=20):
     assert not torch.equal(found.long(), fewer)
 
 
+def test_a_loop_runs_until_its_test_fails_or_it_is_left():
+    text = """
+import torch
+def q(w):
+    top, s, bits = w.abs().max(), 2.0 ** -10, 3
+    while s * 7 < top:
+        s = s * 2
+    while True:
+        bits += 1
+        if bits == 4:
+            break
+    high = 2 ** (bits - 1) - 1
+    return torch.round(w / s).clamp(-high - 1, high)
+"""
+    scope = {}
+    exec(text, scope)
+    assert torch.equal(codes_of(text)[1], scope["q"](X))
+
+
 def test_counts_and_sums_of_clusters():
     sums = """
 import torch
 def kmeans(w, k=8):
     flat = w.flatten()
     c = torch.quantile(flat, torch.linspace(0, 1, k))
-    for _ in range(20):
+    for _ in range(8):
         a = (flat[:, None] - c).abs().argmin(1)
         total = torch.zeros(k).scatter_add_(0, a, flat)
         count = torch.zeros(k).scatter_add_(0, a, torch.ones_like(flat))
@@ -60,7 +79,7 @@ import numpy as np
 def kmeans(w, k=8):
     flat = w.ravel()
     c = np.percentile(flat, np.linspace(0, 100, k))
-    for _ in range(20):
+    for _ in range(8):
         a = np.abs(flat[:, None] - c).argmin(1)
         n = np.bincount(a, minlength=k)
         c = np.where(n > 0, np.bincount(a, weights=flat, minlength=k) / np.maximum(n, 1), c)

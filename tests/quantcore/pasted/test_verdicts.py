@@ -1,5 +1,6 @@
 """One verdict on pasted code, whatever form a mistake is written in: each kind by its right value, and none on sound code."""
 
+import functools
 import re
 
 import code_siblings
@@ -13,6 +14,7 @@ import quantcore as qc
 from quantcore.pasted import show_code
 from quantcore.pasted.walk import probes
 
+read = functools.cache(qc.read_code)  # what is read for several tensors
 pytestmark = pytest.mark.usefixtures("no_hurry")
 POSITIVE, NEGATIVE = probes((64, 64))["positive"], probes((64, 64))["negative"]
 
@@ -31,7 +33,7 @@ def executed(text, x, w=None):
     return scope
 
 
-@for_each("text", some(code_siblings.SOUND, 2))
+@for_each("text", some(code_siblings.SOUND, 3))
 def test_sound_code_is_not_accused(text):
     reading = qc.read_code(text)
     assert kinds(reading.mistakes) == set()
@@ -152,7 +154,7 @@ def test_codes_with_fractions_are_an_error(text):
 def test_a_floor_of_the_scale_leaves_the_granularity(text, granularity, size):
     """Also where it takes the place of every scale."""
     x = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)) * size
-    reading = qc.read_code(text)
+    reading = read(text)
     assert kinds(reading.mistakes) == set()
     assert f" {granularity} " in str(show_code(reading, 0, x).against.scheme)
 

@@ -84,7 +84,7 @@ def test_symmetric_scale(rule, part):
             assert (found.low.item(), found.high.item()) == (-max(F(high), F(-low)), max(F(high), F(-low)))
 
 
-@in_parts(5)
+@in_parts(11)
 def test_widths_whose_symmetric_scale_leaves_out_the_lowest_code(part):
     rules = ("amax_over_half_range", "full_range")
     for fmt, widths, rule in part(itertools.product(FORMATS, ((), (8,), (2, 16)), rules)):
@@ -139,7 +139,7 @@ def test_a_range_raised_to_the_smallest():
             assert both.scale.item() == F(2 * raised) / F(steps)
 
 
-@in_parts(5)
+@in_parts(7)
 @for_each("symmetric", [True, False])
 def test_a_narrow_range_is_widened(symmetric, part):
     """By N times the smallest scale: upwards or, if symmetric, half at each end, with an odd step below."""
@@ -211,7 +211,7 @@ def test_inverse_of_no_range(rule):
         assert found == 1 if rule == "one" else str(found) == str(bad)
 
 
-@in_parts(7)
+@in_parts(13)
 @for_each("zero_point", ["float", "float_rounded"])
 def test_inverse_range(zero_point, part):
     """As in hqq: 1/s = N · (1/(high - low)), but 1 for widths up to 1e-4, and at most 2e4."""

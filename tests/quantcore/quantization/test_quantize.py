@@ -124,7 +124,7 @@ def codes_of_fake_quantize(x, scale, zero_point, block, fmt):
     return codes
 
 
-@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 6))
+@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 7))
 @for_each("make", [halves, off_ties])
 def test_codes_against_fake_quantize(shape, granularity, block, make):
     for seed, fmt in formats_for(shape, block):

@@ -58,12 +58,12 @@ def runs(name, result):
         pytest.fail(f"{error!r}\n{script}")
 
 
-@for_each(("name", "long"), [*((name, False) for name in SCRIPTED[::2]), *some_rows(((name, True) for name in SCRIPTED), 4)])
+@for_each(("name", "long"), [*((name, False) for name in SCRIPTED[::2]), *some_rows(((name, True) for name in SCRIPTED), 7)])
 def test_script_holds(name, long):
     runs(name, result_of(name, rows(name, 0, long)))
 
 
-@for_each("name", some(SCRIPTED, 3))
+@for_each("name", some(SCRIPTED, 5))
 def test_script_notices_other_numbers(name):
     """Each of its assertions can fail: with the tensor, the codes or the scales of another script."""
     needs(name)

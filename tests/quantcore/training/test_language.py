@@ -2,6 +2,7 @@
 
 from importlib.resources import files
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -33,7 +34,7 @@ def test_all_logits_are_those_of_transformers():
 
     theirs = LlamaForCausalLM.from_pretrained(EXAMPLES["charlm"], dtype=torch.float32).eval()
     tokens = training.load_text().judged[:16]
-    torch.testing.assert_close(model()(tokens), theirs(tokens).logits, atol=2e-4, rtol=0)
+    np.testing.assert_allclose(model()(tokens), theirs(tokens).logits, atol=2e-4, rtol=0, strict=True, equal_nan=False)
 
 
 @torch.inference_mode()
@@ -64,7 +65,7 @@ def test_what_a_layer_multiplies():
     wide = weights["model.embed_tokens.weight"].double()[tokens.flatten()]
     gain = weights["model.layers.0.input_layernorm.weight"].double()
     expected = wide / (wide.square().mean(1, keepdim=True) + 1e-5).sqrt() * gain
-    torch.testing.assert_close(x.double(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(x.double(), expected, rtol=1e-5, atol=1e-6, strict=True, equal_nan=False)
     with pytest.raises(qc.QuantError, match="no layer with the weight 'lm_head'"):
         training.activations_of(model(), "lm_head", tokens)
 

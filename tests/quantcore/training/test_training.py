@@ -14,6 +14,7 @@ import torch
 from grid import for_each
 from parts import in_parts
 from places import ROOT
+from torch.optim.sgd import sgd
 
 import quantcore as qc
 from quantcore import training
@@ -23,6 +24,7 @@ from quantcore.training.sgd import LearnedScales, StraightThrough, Trainable
 
 SEEDS = (0, 1, 2, 3, 4)
 SHORT = training.Training(epochs=3, learning_rate=0.02)
+ONCE = training.Training(epochs=1, learning_rate=0.02)
 GRANULARITIES = [
     qc.PerTensor(),
     qc.PerChannel(0),
@@ -58,8 +60,10 @@ def network():
 
 @pytest.fixture(scope="module", params=[1, pytest.param(len(SEEDS), marks=pytest.mark.slow)])
 def points(request):
-    """The curve of one seed, or of all."""
-    rows = list(training.accuracy_curve((2, 3), SEEDS[: request.param], tuning=SHORT))
+    """The curve of one seed with few epochs, or of all."""
+    few = {"training": training.Training(epochs=2), "tuning": ONCE}
+    epochs = few if request.param == 1 else {"tuning": SHORT}
+    rows = list(training.accuracy_curve((2, 3), SEEDS[: request.param], **epochs))
     each = [(32, "float"), *((bits, method) for bits in (2, 3) for method in ("ptq", "qat", "lsq"))]
     assert [(r.seed, r.bits, r.method) for r in rows] == [
         (seed, *of) for seed in range(request.param) for of in each
@@ -206,9 +210,9 @@ def test_learned_scales_begin_where_the_paper_says(network):
     learner = LearnedScales(network, scheme, activations)
     w = network.weights[0].double()
     begin = (2 * w.abs().mean(1, keepdim=True) / 3**0.5).float()
-    torch.testing.assert_close(learner.weight_scales[0].value.detach(), begin, rtol=4 * 2**-24, atol=0)
+    np.testing.assert_allclose(learner.weight_scales[0].value.detach(), begin, rtol=4 * 2**-24, atol=0, strict=True, equal_nan=False)
     factor = torch.full((64, 1), (64 * 3) ** -0.5)
-    torch.testing.assert_close(learner.weight_scales[0].factor, factor, rtol=2 * 2**-24, atol=0)
+    np.testing.assert_allclose(learner.weight_scales[0].factor, factor, rtol=2 * 2**-24, atol=0, strict=True, equal_nan=False)
     pixels = 2 * training.load_digits().train_images.double().mean() / 15**0.5
     assert learner.input_scales[0].value.item() == pytest.approx(pixels.item(), rel=4 * 2**-24)
     assert learner.input_scales[0].factor.item() == pytest.approx((64 * 15) ** -0.5, rel=2 * 2**-24)
@@ -225,9 +229,10 @@ def test_float_accuracy(points):
     """97 %. On the same split and five seeds, scikit-learn's MLPClassifier((64,)) gets 96.2 % to 96.8 % with its
     defaults and 96.3 % to 97.3 % with stochastic gradient descent. The counts are the same on every machine."""
     found = accuracies(points, "float", 32)
-    assert (found * 599).round().astype(int).tolist() == [583, 579, 579, 582, 586][: len(found)]
-    assert len(found) < len(SEEDS) or found.mean() == pytest.approx(0.971, abs=0.0005)
-    assert found.min() > 0.96
+    few = len(found) < len(SEEDS)  # with two epochs
+    assert (found * 599).round().astype(int).tolist() == ([559] if few else [583, 579, 579, 582, 586])
+    assert few or found.mean() == pytest.approx(0.971, abs=0.0005)
+    assert few or found.min() > 0.96
 
 
 @pytest.mark.parametrize(
@@ -235,7 +240,7 @@ def test_float_accuracy(points):
     [("qat", 2, 0.3, 0.2), ("lsq", 2, 0.5, 0.4), ("qat", 3, 0.02, 0), ("lsq", 3, 0.02, 0)],
 )
 def test_training_beats_quantizing_afterwards(points, method, bits, mean, least):
-    """By ``mean`` on average over five seeds and by ``least`` for each, after three epochs."""
+    """By ``mean`` on average over five seeds and by ``least`` for each, after three epochs; one after one."""
     gain = accuracies(points, method, bits) - accuracies(points, "ptq", bits)
     assert gain.min() > least
     assert len(gain) < len(SEEDS) or gain.mean() > mean
@@ -253,7 +258,7 @@ def test_eight_bits_lose_nothing(network):
 
 @pytest.mark.slow
 def test_a_stopped_curve_goes_on(monkeypatch):
-    short = {"training": SHORT, "tuning": training.Training(epochs=1, learning_rate=0.02)}
+    short = {"training": SHORT, "tuning": ONCE}
     whole = list(training.accuracy_curve((2, 3), (0, 1), **short))
     assert len(whole) == 14
     for stop in (4, 7, 13):  # inside a seed, between two, before the last
@@ -301,7 +306,7 @@ def test_before_the_first_step_it_is_post_training_quantization(network, weights
 @pytest.mark.parametrize("learned_scales", [False, True])
 def test_what_is_trained_is_what_the_scheme_gives(network, learned_scales):
     scheme = qc.Scheme.parse("int3 per_group(24)")
-    *_, last = training.qat(network, scheme, training=SHORT, learned_scales=learned_scales)
+    *_, last = training.qat(network, scheme, training=ONCE, learned_scales=learned_scales)
     for before, after in zip(network.weights, last.network.weights, strict=True):
         assert not torch.equal(before, after.x)
         assert after.scheme == scheme or isinstance(after.scheme.range_setting, qc.Given) == learned_scales
@@ -312,7 +317,7 @@ def test_what_is_trained_is_what_the_scheme_gives(network, learned_scales):
 
 def test_learned_scales_move(network):
     schemes = qc.Scheme.parse("int2"), qc.Scheme.parse("uint2 asymmetric")
-    first, *_, last = training.qat(network, *schemes, training=SHORT, learned_scales=True)
+    first, *_, last = training.qat(network, *schemes, training=ONCE, learned_scales=True)
     for a, b in zip(first.network.weights, last.network.weights, strict=True):
         assert not torch.equal(a.scale, b.scale)
     for a, b in zip(first.network.inputs, last.network.inputs, strict=True):
@@ -349,13 +354,12 @@ def test_training_sees_what_is_stored(network, kind, activations):
 def test_a_step_is_that_of_torchs_sgd():
     """The numbers have few bits, so that no operation is rounded; the factor scales the gradient."""
     ours, theirs = Trainable(eighths(5, 5), factor=0.5, lowest=-9.0), eighths(5, 5).requires_grad_()
-    sgd = torch.optim.SGD([theirs], lr=0.25, momentum=0.5)
+    momentum = [None]
     for seed in (1, 2, 3):
         gradient = eighths(5, 5, seed=seed)
         descent._step(ours, gradient, rate=0.25, momentum=0.5)
-        theirs.grad = gradient * 0.5
-        sgd.step()
-        with torch.no_grad():
+        with torch.no_grad():  # what `SGD.step` calls, without importing torch's compiler
+            sgd([theirs], [gradient * 0.5], momentum, lr=0.25, momentum=0.5, weight_decay=0, dampening=0, nesterov=False, maximize=False, foreach=False, fused=False)
             theirs.clamp_(min=-9)
         assert torch.equal(ours.value, theirs)
     assert ours.value.min() == -9

@@ -67,7 +67,7 @@ def original_of(given: Case, folder):
     return values, release(folder, {n: torch.tensor(v) for n, v in values.items()})
 
 
-@for_each("given", some(sound(), 4), ids=str)
+@for_each("given", some(sound(), 7), ids=str)
 def test_metrics_of_every_format(given, tmp_path):
     values, original = original_of(given, tmp_path / "a")
     other = open_checkpoint(given.release)
@@ -166,7 +166,7 @@ def large(tmp_path_factory):
     return original, quantized
 
 
-@in_parts(5)
+@in_parts(7)
 def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, part, monkeypatch):
     """Whatever the stops and threads, and through JSON, the record is equal to the last bit."""
     monkeypatch.setattr(boxes, "CHUNK", 1 << 16)

@@ -31,7 +31,7 @@ class OfArchitecture(gguf.TensorNameMap):
         super().__init__(arch, blocks)
 
 
-@in_parts(4)
+@in_parts(9)
 def test_every_name_of_every_architecture_is_mapped_as_by_gguf_py(part):
     for arch in part(gguf.MODEL_ARCH_NAMES):
         ours = GgufNames.of(gguf.MODEL_ARCH_NAMES[arch])

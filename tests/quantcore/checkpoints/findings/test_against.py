@@ -272,7 +272,9 @@ def table():
     for number, (what, (_, _, _, names)) in enumerate(DAMAGES.items()):
         first = "ct_int4" if "ct_int4" in names else names[0]
         for name in names:
-            yield pytest.param(what, name, marks=[] if name == first and number % 11 == 0 else pytest.mark.slow)
+            yield pytest.param(
+                what, name, marks=[] if name == first and number % 11 == 0 else pytest.mark.slow
+            )
 
 
 @for_each(("what", "name"), list(table()))
@@ -293,7 +295,9 @@ def test_what_is_broken_is_named(what, name, folder, original):
         ), shown
 
 
-@pytest.mark.parametrize("bit", [7, *(pytest.param(b, marks=pytest.mark.slow) for b in (0, 1, 4, 10, 13, 16, 18))])
+@pytest.mark.parametrize(
+    "bit", [7, *(pytest.param(b, marks=pytest.mark.slow) for b in (0, 1, 4, 10, 13, 16, 18))]
+)
 @pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_any_bit_of_a_global_scale(bit, shared, folder, original):
     """Codes rounded to nearest don't show the low ones; max |w| / 2,688, to which all others keep, shows each."""
@@ -331,8 +335,12 @@ def test_columns_that_nothing_divides(folder, original):
         weights[name] = model()[name]
     path = save(folder / "half scaled", quantized(weights, "awq"), WRITERS["awq"][1])
     found = open_checkpoint(path).findings(original)
-    errors = {name for f in found if f.severity == "error" and f.kind == "column_factors" for name in f.tensors}
-    assert errors == {f"model.layers.{i}.self_attn.{m}_proj.weight" for i in range(releases.LAYERS) for m in "qk"}
+    errors = {
+        name for f in found if f.severity == "error" and f.kind == "column_factors" for name in f.tensors
+    }
+    assert errors == {
+        f"model.layers.{i}.self_attn.{m}_proj.weight" for i in range(releases.LAYERS) for m in "qk"
+    }
     notes = {name for f in found if f.severity == "note" and "column_factors" in f.kind for name in f.tensors}
     assert f"model.layers.{3}.mlp.down_proj.weight" in notes
 
@@ -380,7 +388,11 @@ def test_a_sound_release_of_several_layers(name, folder, original):
 
 def test_weights_that_the_original_has_in_a_layer_are_missed(folder, original):
     def without(found, name):
-        for key in [k for k in found if k.startswith(("model.layers.2.self_attn.q_proj", "model.layers.2.self_attn.k_proj"))]:
+        for key in [
+            k
+            for k in found
+            if k.startswith(("model.layers.2.self_attn.q_proj", "model.layers.2.self_attn.k_proj"))
+        ]:
             del found[key]
 
     (finding,) = [f for f in check(folder, original, "ct_int4", without) if f.kind == "missing_tensor"]

@@ -32,10 +32,17 @@ def loud(opened):
 def test_scales_of_any_spelling(tmp_path):
     """FP8 and int8 times one number, one per row, or one per group, whatever its name."""
     one, rows = x().abs().max().reshape(1) / 448, x().abs().amax(1) / 448
-    for last, scale in {"scale_weight": one, "weight_scales": rows, "weight_scaling_factor": rows[:, None], "weight.scale": one.reshape(())}.items():
+    for last, scale in {
+        "scale_weight": one,
+        "weight_scales": rows,
+        "weight_scaling_factor": rows[:, None],
+        "weight.scale": one.reshape(()),
+    }.items():
         spread = scale[:, None] if scale.dim() == 1 and len(scale) > 1 else scale
         codes = fp8(spread)
-        opened = release(tmp_path / last, {f"{W}.weight": codes, f"{W}.{last}": scale, f"{W}.scale_input": torch.ones(1)})
+        opened = release(
+            tmp_path / last, {f"{W}.weight": codes, f"{W}.{last}": scale, f"{W}.scale_input": torch.ones(1)}
+        )
         assert torch.equal(opened.tensors[f"{W}.weight"].read(), codes.float() * spread), last
         assert loud(opened) == {}
     scale = x().reshape(32, 4, 16).abs().amax(2) / 127
@@ -65,7 +72,13 @@ def test_what_nothing_settles(tmp_path):
     assert loud(release(tmp_path / "cast", {f"{W}.weight": x().to(torch.float8_e4m3fn)})) == {}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "ct_int4")) for n in ("ct_int4", "ct_int8", "gptq", "awq", "nvfp4", "mxfp4", "fp8")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * (n != "ct_int4"))
+        for n in ("ct_int4", "ct_int8", "gptq", "awq", "nvfp4", "mxfp4", "fp8")
+    ],
+)
 def test_without_a_config(name, tmp_path):
     """The values are those with it; a model's config.json that does not mention it is an error."""
     stored = {k: v for k, v in releases.quantized(model(layers=1), name).items() if ".mlp." in k}
@@ -81,7 +94,11 @@ def test_without_a_config(name, tmp_path):
 
 def test_codes_of_4_bits_without_a_quant_state(tmp_path):
     """bitsandbytes stores them in one column, which is no matrix: the config alone does not make them readable."""
-    stored = {k: v for k, v in releases.quantized(model(layers=1), "nf4").items() if ".mlp." in k and k.endswith(".weight")}
+    stored = {
+        k: v
+        for k, v in releases.quantized(model(layers=1), "nf4").items()
+        if ".mlp." in k and k.endswith(".weight")
+    }
     assert {v.shape[1] for v in stored.values()} == {1}
     found = loud(release(tmp_path, stored, releases.CONFIG | {"quantization_config": WRITERS["nf4"][1]}))
     assert {kind: f.severity for kind, f in found.items()} == {"config_missing": "error"}
@@ -94,13 +111,20 @@ def test_versions_of_gptq_without_a_config(tmp_path):
         given = case(name)
         opened = release(tmp_path / name, load_file(given.release / "model.safetensors"))
         for weight in given.record["tensors"]:
-            assert torch.equal(opened.tensors[weight].read(), torch.from_numpy(given.expected[weight])), (name, weight)
+            assert torch.equal(opened.tensors[weight].read(), torch.from_numpy(given.expected[weight])), (
+                name,
+                weight,
+            )
         assert loud(opened) == {}
 
 
 def test_a_dtype_that_is_not_known(tmp_path):
     """It is named, and the tensors beside it are read."""
-    records = {"a.weight": ("F32", [4, 8], [0, 128]), "b.weight": ("X9", [4, 8], [128, 160]), "c.weight": ("F16", [4], [160, 168])}
+    records = {
+        "a.weight": ("F32", [4, 8], [0, 128]),
+        "b.weight": ("X9", [4, 8], [128, 160]),
+        "c.weight": ("F16", [4], [160, 168]),
+    }
     header = {k: dict(zip(("dtype", "shape", "data_offsets"), v, strict=True)) for k, v in records.items()}
     text = json.dumps(header).encode()
     values = torch.arange(32.0)
@@ -138,8 +162,12 @@ def test_an_order_of_columns_that_no_config_can_say(tmp_path):
 
 def test_a_transpose_is_that_of_the_original(tmp_path):
     names = [f"{role}.weight" for role in "abcdefghi"]
-    original = {name: torch.randn(8, 16, generator=torch.Generator().manual_seed(i)) for i, name in enumerate(names)}
+    original = {
+        name: torch.randn(8, 16, generator=torch.Generator().manual_seed(i)) for i, name in enumerate(names)
+    }
     stored = original | {names[1]: original[names[1]].T.contiguous()}
     pair = release(tmp_path / "turned", stored), release(tmp_path / "original", original)
     said = [f.sentence for f in pair[0].findings(against=pair[1]) if f.severity == "error"]
-    assert any(f"'{names[1]}' is stored as [16, 8], the original as its transpose [8, 16]." in text for text in said), said
+    assert any(
+        f"'{names[1]}' is stored as [16, 8], the original as its transpose [8, 16]." in text for text in said
+    ), said

@@ -1,6 +1,8 @@
 """Codes, group indices and extremes of weights, counted by hand."""
 
 import math
+import random
+from statistics import median
 
 import numpy as np
 import pytest
@@ -11,19 +13,23 @@ from grid import for_each
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings import record, siblings, stored
+from quantcore.checkpoints.findings import record, stored
+from quantcore.checkpoints.findings import summary as summaries
 from quantcore.checkpoints.findings.record import subject_of
 from quantcore.checkpoints.findings.siblings import (
+    DEVIATION,
+    FEW,
+    GAP,
+    GAP_LEAST,
     QUANTITIES,
-    Extremes,
-    Largest,
-    Summary,
+    SIBLINGS,
+    TIMES,
     _by_gap,
     _by_scatter,
     _outside,
-    of_quantized,
 )
 from quantcore.checkpoints.findings.stored import Histogram
+from quantcore.checkpoints.findings.summary import TRIMMED, Extremes, Largest, Summary, _sampled, of_quantized
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.statement import named, some
 from tests.quantcore.checkpoints.findings.test_findings import members
@@ -61,8 +67,14 @@ LOST = [
     (lambda q: q.clamp(0, 7), [("bit_constant", {"bit": 3, "value": 0, "codes": 16})]),
     (lambda q: q.clamp(-8, -1), [("bit_constant", {"bit": 3, "value": 1, "codes": 16})]),
     (lambda q: (q / 2).floor() * 2, [("bit_constant", {"bit": 0, "value": 0, "codes": 16})]),
-    (lambda q: q * 0 + 3, [("codes_never_used", {"codes": tuple(c for c in range(-8, 8) if c != 3), "format": "int4"})]),
-    (lambda q: torch.where(q > 0, 1, 0), [("bit_constant", {"bit": b, "value": 0, "codes": 16}) for b in (1, 2, 3)]),
+    (
+        lambda q: q * 0 + 3,
+        [("codes_never_used", {"codes": tuple(c for c in range(-8, 8) if c != 3), "format": "int4"})],
+    ),
+    (
+        lambda q: torch.where(q > 0, 1, 0),
+        [("bit_constant", {"bit": b, "value": 0, "codes": 16}) for b in (1, 2, 3)],
+    ),
 ]
 
 
@@ -167,12 +179,20 @@ def test_zeros_with_a_sign(tmp_path):
         assert ("ModelOpt" in finding.sentence) is who
     good = releases.nvfp4(M, x)
     nibbles = torch.stack([good[f"{M}.weight"] & 15, good[f"{M}.weight"] >> 4], -1).reshape(ROWS, -1).long()
-    _, found = found_in(layout_of(tmp_path / "nv", good | {f"{M}.weight": releases.bytes_of(torch.where(nibbles == 0, 8, nibbles))}, "nvfp4"))
+    _, found = found_in(
+        layout_of(
+            tmp_path / "nv",
+            good | {f"{M}.weight": releases.bytes_of(torch.where(nibbles == 0, 8, nibbles))},
+            "nvfp4",
+        )
+    )
     assert [("ModelOpt" in f.sentence) for f in found if f.kind == "minus_zero"] == [False]
     fp8 = releases.fp8(M, x)
     bits = fp8[f"{M}.weight"].view(torch.uint8).clone()
     bits[0, :5], bits[1, :3] = 0x80, 0x7F
-    _, found = found_in(layout_of(tmp_path / "8", fp8 | {f"{M}.weight": bits.view(torch.float8_e4m3fn)}, "fp8"))
+    _, found = found_in(
+        layout_of(tmp_path / "8", fp8 | {f"{M}.weight": bits.view(torch.float8_e4m3fn)}, "fp8")
+    )
     assert [(f.kind, f.facts) for f in found] == [("code_nan", {"codes": 3})]
 
 
@@ -205,7 +225,9 @@ def test_the_groups_of_columns(index, name, wanted, tmp_path):
 def test_a_group_index_that_was_never_set_is_none(tmp_path):
     """compressed-tensors begins with -1 everywhere: the columns are in order, whatever the config says of activations."""
     name = "ct_int4_actorder_group"
-    indices = [stored for stored in open_checkpoint(case(name).release).release.stored if stored.endswith("g_idx")]
+    indices = [
+        stored for stored in open_checkpoint(case(name).release).release.stored if stored.endswith("g_idx")
+    ]
     unset = changed(name, tmp_path / "unset", dict.fromkeys(indices, lambda index: index * 0 - 1))
     without = changed(name, tmp_path / "without", dict.fromkeys(indices))
     quantized = [name for name, tensor in without.tensors.items() if tensor.is_quantized]
@@ -238,6 +260,44 @@ def test_what_is_far_from_the_others():
     assert by_kind["isolated_scale"] == []
     assert [s.name for s, *_ in by_kind["far_value"]] == [names[5]]
     assert list(_outside(of_role[:4], QUANTITIES[2])) == []
+
+
+def test_far_is_what_its_definition_says():
+    """Neither the nearest alone nor running sums change it: the definition looks at every pair and every cut."""
+    generator = random.Random(3)
+    found = [0, 0]
+    for _ in range(1500):
+        count, spread = generator.randint(1, 16), generator.choice((0.01, 0.3, 3.0))
+        logs = [generator.gauss(0, spread) for _ in range(count)]
+        for i in generator.sample(range(count), generator.randint(0, min(3, count))):
+            logs[i] += generator.uniform(-6, 6)
+        weights = [generator.choice((1.0, 1.5, 9.0)) for _ in logs]
+        middle = median(logs)
+        reach = TIMES * max(DEVIATION * median(abs(v - middle) for v in logs), 0.3)
+        far = {i for i in range(count) if abs(logs[i] - middle) > reach * weights[i]}
+        inside = [logs[i] for i in range(count) if i not in far]
+        alone = {i for i in far if all(abs(v - logs[i]) > abs(middle - logs[i]) / 2 for v in inside)}
+        assert _by_scatter(logs, weights, 0.3) == alone
+        order = sorted(range(count), key=logs.__getitem__)
+        cuts = [
+            (set(order[:few]), order[few:]) if low else (set(order[-few:]), order[:-few])
+            for few in range(max(1, count // FEW), 0, -1)
+            for low in (True, False)
+        ]
+        beyond: set[int] = next((end for end, rest in cuts if _is_gap(logs, weights, end, rest)), set())
+        assert _by_gap(logs, weights, 0.1) == beyond
+        found = [found[0] + bool(alone), found[1] + bool(beyond)]
+    assert min(found) > 100
+
+
+def _is_gap(logs, weights, end, rest):
+    """Whether the gap to an end is wider than the rest is apart."""
+    if len(rest) < SIBLINGS:
+        return False
+    numbers = [logs[i] for i in rest]
+    gap = min(abs(logs[i] - v) for i in end for v in numbers)
+    needed = GAP_LEAST * 0.1 * max(weights[i] for i in end)
+    return gap > max(GAP * (max(numbers) - min(numbers)), needed)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +333,7 @@ def test_summaries(tmp_path, monkeypatch):
             sample += values.reshape(-1)[::step].abs().tolist()
         found = extremes.summary()
         sample.sort()
-        kept = sample[: len(sample) - 1 - int(siblings.TRIMMED * len(sample))]
+        kept = sample[: len(sample) - 1 - int(TRIMMED * len(sample))]
         assert found.spread == pytest.approx(math.sqrt(sum(v * v for v in kept) / len(kept)), rel=1e-6)
         assert (found.largest, found.zero) == (Largest(3.0, 2.0, (30, 70)), False)
     one = Extremes(layout, 1)
@@ -290,14 +350,14 @@ def test_summaries(tmp_path, monkeypatch):
     step[9, 32:64], step[11, :32] = 2.0, 1.5
     found = of_quantized(layout_of(tmp_path / "scales", ct_stored(q, step)))
     assert (found.scales, found.zero_scales) == (Largest(2.0, 1.5, (9, 1)), False)
-    monkeypatch.setattr(siblings, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
-    rows = sorted(r for box in siblings._sampled(layout) for r in range(box.start, box.stop))
+    monkeypatch.setattr(summaries, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
+    rows = sorted(r for box in _sampled(layout) for r in range(box.start, box.stop))
     assert (rows[0], rows[-1]) == (0, ROWS - 1)
     assert len(rows) == len(set(rows)) <= 10
-    monkeypatch.setattr(siblings, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
-    assert [r for box in siblings._sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
-    monkeypatch.setattr(siblings, "SAMPLE", COLUMNS)
-    assert [(b.start, b.stop) for b in siblings._sampled(layout)] == [(0, 1)]
+    monkeypatch.setattr(summaries, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
+    assert [r for box in _sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
+    monkeypatch.setattr(summaries, "SAMPLE", COLUMNS)
+    assert [(b.start, b.stop) for b in _sampled(layout)] == [(0, 1)]
     alone = torch.zeros(ROWS, COLUMNS)
     alone[17, 3] = 7.0  # outside of the sample
     qq = (alone > 0) * 7.0

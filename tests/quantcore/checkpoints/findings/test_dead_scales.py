@@ -7,13 +7,21 @@ from random_releases import FORMATS
 from releases import release
 
 W = "model.layers.0.mlp.up_proj"
-SCALES = {"fp8": "weight_scale", "fp8_blocks": "weight_scale_inv", "nvfp4": "weight_scale", "gptq_desc_act": "scales"}
+SCALES = {
+    "fp8": "weight_scale",
+    "fp8_blocks": "weight_scale_inv",
+    "nvfp4": "weight_scale",
+    "gptq_desc_act": "scales",
+}
 
 
 def stored(form, values):
     make, quantization = FORMATS[form]
     config = {"model_type": "llama", "quantization_config": quantization}
-    return {k: torch.from_numpy(np.array(v)) if isinstance(v, np.ndarray) else v for k, v in make(W, values).items()}, config
+    return {
+        k: torch.from_numpy(np.array(v)) if isinstance(v, np.ndarray) else v
+        for k, v in make(W, values).items()
+    }, config
 
 
 def weight(seed, shape=(64, 64)):
@@ -21,7 +29,11 @@ def weight(seed, shape=(64, 64)):
 
 
 def found(folder, tensors, config, against=None):
-    original = None if against is None else release(folder / "o", {f"{W}.weight": torch.from_numpy(against)}, {"model_type": "llama"})
+    original = (
+        None
+        if against is None
+        else release(folder / "o", {f"{W}.weight": torch.from_numpy(against)}, {"model_type": "llama"})
+    )
     errors = [f for f in release(folder / "q", tensors, config).findings(original) if f.kind == "scale_zero"]
     return [(f.severity, f.facts["dead"], f.facts["at"]) for f in errors]
 

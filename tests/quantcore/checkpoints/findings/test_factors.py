@@ -19,7 +19,13 @@ from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.origin.words import _labeled
 
 # the relative error, the number of elements that a factor is estimated from -> the least factor that is no noise
-CHANCES = [(0.2, 128, 0.2 * 6 / 128**0.5), (0.2, 48, 0.2 * 6 / 48**0.5), (0.01, 128, 0.02), (2.0, 128, 6 / 128**0.5), (1.0, 48, 6 / 48**0.5)]
+CHANCES = [
+    (0.2, 128, 0.2 * 6 / 128**0.5),
+    (0.2, 48, 0.2 * 6 / 48**0.5),
+    (0.01, 128, 0.02),
+    (2.0, 128, 6 / 128**0.5),
+    (1.0, 48, 6 / 48**0.5),
+]
 
 
 @for_each(("relative", "n", "least"), CHANCES)
@@ -49,7 +55,9 @@ def test_factors_of_a_quarter_of_the_rows(many, counted, tmp_path):
     s.__dict__["now"] = Residual(1.0, 0.2)
     (found,) = numbers.factor_per_row(s)
     assert (found.facts["rows"], found.facts["first"]) == (counted, 0)
-    assert (found.facts["low"], found.facts["high"]) == pytest.approx((1.05 if many > 11 else 2.0, 2.0), rel=1e-4)
+    assert (found.facts["low"], found.facts["high"]) == pytest.approx(
+        (1.05 if many > 11 else 2.0, 2.0), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(("many", "counted"), [(31, 31), (32, 37)])
@@ -89,7 +97,11 @@ def test_blocks_that_show_a_factor(size, found, tmp_path):
     q, s = releases.symmetric(x, size, 7, torch.bfloat16)
     wrong = s.clone()
     wrong[5, 0] *= 2
-    stored = {f"{M}.weight_packed": releases.words(q + 8), f"{M}.weight_scale": wrong, f"{M}.weight_shape": torch.tensor(q.shape)}
+    stored = {
+        f"{M}.weight_packed": releases.words(q + 8),
+        f"{M}.weight_scale": wrong,
+        f"{M}.weight_shape": torch.tensor(q.shape),
+    }
     config = releases._ct(4, "int", "group", "pack-quantized", size)
     release = open_checkpoint(releases.save(tmp_path / "size", stored, config))
     one = suspect(tmp_path / "one", releases.ct_int4(M, x), x)
@@ -112,7 +124,12 @@ def test_groups_of_columns_that_do_not_exist(what, tmp_path):
     index, size, kinds = INDICES[what]
     groups = COLUMNS // size
     stored = releases.gptq(M, weight())
-    stored = {**stored, f"{M}.g_idx": index.to(torch.int32), f"{M}.scales": stored[f"{M}.scales"][:groups], f"{M}.qzeros": stored[f"{M}.qzeros"][:groups]}
+    stored = {
+        **stored,
+        f"{M}.g_idx": index.to(torch.int32),
+        f"{M}.scales": stored[f"{M}.scales"][:groups],
+        f"{M}.qzeros": stored[f"{M}.qzeros"][:groups],
+    }
     config = releases.WRITERS["gptq_desc_act"][1] | {"group_size": size}
     layout = open_checkpoint(releases.save(tmp_path, stored, config)).tensors[W].layout
     assert [f.kind for f in of_group_index(layout)] == kinds
@@ -142,7 +159,11 @@ def test_what_formulas_call_the_numbers(name):
 @pytest.mark.parametrize("name", ["gguf_legacy", "gguf_k", "gguf_iq", "gguf_ternary_fp4"])
 def test_what_bits_of_a_block_are_called(name):
     """A number of which a block has several has its index."""
-    kinds = {BLOCK_TYPES[t.layout.block_type] for t in open_checkpoint(case(name).release).tensors.values() if t.layout.block_type}
+    kinds = {
+        BLOCK_TYPES[t.layout.block_type]
+        for t in open_checkpoint(case(name).release).tensors.values()
+        if t.layout.block_type
+    }
     for kind in kinds:
         assert isinstance(kind, BlockType)
         bits = _labeled(kind, (3,), kind.elements)
@@ -150,14 +171,19 @@ def test_what_bits_of_a_block_are_called(name):
         owners = {bit.owner for bit in bits}
         for field in kind.fields:
             if field.name != "codes":
-                wanted = {f"{field.name} {i}" for i in range(field.count)} if field.count > 1 else {field.name}
+                wanted = (
+                    {f"{field.name} {i}" for i in range(field.count)} if field.count > 1 else {field.name}
+                )
                 assert {o for o in owners if o.split(" ")[0] == field.name} == wanted
         codes = {o for o in owners if o.startswith("(")}
         assert codes <= {f"(3, {kind.elements + i})" for i in range(kind.elements)}
     assert kinds
 
 
-@for_each(("factor", "power"), [(1.0, 1.0), (1.4, 1.0), (1.42, 2.0), (-3.1, -4.0), (0.36, 0.5), (-0.35, -0.25), (-1e-3, -(2.0**-10))])
+@for_each(
+    ("factor", "power"),
+    [(1.0, 1.0), (1.4, 1.0), (1.42, 2.0), (-3.1, -4.0), (0.36, 0.5), (-0.35, -0.25), (-1e-3, -(2.0**-10))],
+)
 def test_the_nearest_power_of_two(factor, power):
     """By the ratio: between 1 and 2, the square root of 2 is in the middle."""
     assert nearest_power(factor) == power

@@ -30,7 +30,11 @@ def problems(folder, q, x, gptq=False):
 
 
 def weight(draw, rows, columns, dtype):
-    values = draw.standard_t(draw.choice([4, 8, 30]), size=(rows, columns)) * 0.02 * np.exp(0.3 * draw.normal(size=(rows, 1)))
+    values = (
+        draw.standard_t(draw.choice([4, 8, 30]), size=(rows, columns))
+        * 0.02
+        * np.exp(0.3 * draw.normal(size=(rows, 1)))
+    )
     return torch.from_numpy(values.astype(np.float32)).to(dtype)
 
 
@@ -50,7 +54,15 @@ def with_feedback(draw, given, correlation, damping, act_order=False):
     h = feedback.hessian(given["columns"], 256 * int(draw.choice([1, 4, 64])), correlation, draw)
     scales = np.float16 if given["gptq"] else DTYPES[given["scales"]]
     return x, feedback.quantize(
-        x.double().numpy(), given["bits"], given["size"], h, damping, given["symmetric"], act_order, not given["gptq"], scales
+        x.double().numpy(),
+        given["bits"],
+        given["size"],
+        h,
+        damping,
+        given["symmetric"],
+        act_order,
+        not given["gptq"],
+        scales,
     )
 
 
@@ -115,7 +127,11 @@ def flip(q, row, column, bit):
 def is_named(found, row, column):
     """Whether the one problem is one code, and this one."""
     facts = [f.facts for f in found if f.kind == "code_impossible"]
-    return len(found) == len(facts) == 1 and (facts[0]["elements"], facts[0]["row"], facts[0]["column"]) == (1, row, column)
+    return len(found) == len(facts) == 1 and (facts[0]["elements"], facts[0]["row"], facts[0]["column"]) == (
+        1,
+        row,
+        column,
+    )
 
 
 @in_parts(2)
@@ -126,7 +142,9 @@ def test_a_flipped_bit_is_found_whatever_the_arithmetic(arithmetic, part, tmp_pa
         x, q = rounded(np.random.default_rng(seed), GIVEN | {"bits": bits}, arithmetic)
         assert problems(tmp_path / f"{seed} sound", q, x, True) == []
         for bit in (1, bits - 1):
-            row, column = np.argwhere((q.codes > 0) & (q.codes < 2**bits - 1) & (np.abs(q.codes - 2 ** (bits - 1)) < 40))[100 + bit]
+            row, column = np.argwhere(
+                (q.codes > 0) & (q.codes < 2**bits - 1) & (np.abs(q.codes - 2 ** (bits - 1)) < 40)
+            )[100 + bit]
             found = problems(tmp_path / f"{seed} {bit}", flip(q, row, column, bit), x, True)
             assert is_named(found, row, column), [f.sentence for f in found]
 
@@ -137,7 +155,9 @@ def test_random_feedback_is_no_flipped_bit(seed, tmp_path):
     for number in range(300):
         draw = np.random.default_rng([seed, number])
         given = grid(draw)
-        x, q = with_feedback(draw, given, 10 ** draw.uniform(-3, 0.3), 10 ** draw.uniform(-3, 4), draw.random() < 0.3)
+        x, q = with_feedback(
+            draw, given, 10 ** draw.uniform(-3, 0.3), 10 ** draw.uniform(-3, 4), draw.random() < 0.3
+        )
         found = [f.sentence for f in problems(tmp_path, q, x, given["gptq"])]
         assert found == [], (number, given)
 
@@ -155,5 +175,12 @@ def test_random_flips_are_found(seed, tmp_path):
         row, column, bit = (int(draw.integers(n)) for n in (*q.codes.shape, given["bits"]))
         found = problems(tmp_path, flip(q, row, column, bit), x, given["gptq"])
         named += is_named(found, row, column)
-        assert bit == 0 or is_named(found, row, column) or bit == 1, (number, given, arithmetic, row, column, bit)
+        assert bit == 0 or is_named(found, row, column) or bit == 1, (
+            number,
+            given,
+            arithmetic,
+            row,
+            column,
+            bit,
+        )
     assert named >= 0.93 * count

@@ -102,7 +102,9 @@ PARTS = ("self_attn.q_proj.weight", "mlp.up_proj.weight", "input_layernorm.weigh
 
 def model(layers, outside=("embed_tokens", "lm_head"), prefix="model.layers.", parts=PARTS, **config):
     names = [f"{prefix}{layer}.{part}" for layer in layers for part in parts]
-    shapes = dict.fromkeys(names, (8, 8)) | {f"{name}.weight": (8,) if "norm" in name else (32, 8) for name in outside}
+    shapes = dict.fromkeys(names, (8, 8)) | {
+        f"{name}.weight": (8,) if "norm" in name else (32, 8) for name in outside
+    }
     pieces = {name: stored(name, shape) for name, shape in shapes.items()}
     return {f.tensors[0]: f.kind for f in of_layers(Release(pieces, config))}
 
@@ -141,5 +143,10 @@ def test_a_head_of_its_own_is_missing():
     assert model(range(4), ("model.embed_tokens",), architectures=["LlamaForCausalLM"]) == {}
     assert model(range(4), ("model.embed_tokens",), **causal | {"tie_word_embeddings": True}) == {}
     assert model(range(4), ("model.embed_tokens",), **causal | {"architectures": ["LlamaModel"]}) == {}
-    for outside, lost in ((("transformer.wte", "ln_f.norm"), True), (("transformer.wpe",), False), (("wte.vectors",), False), (("embed", "wpe"), False)):
+    for outside, lost in (
+        (("transformer.wte", "ln_f.norm"), True),
+        (("transformer.wpe",), False),
+        (("wte.vectors",), False),
+        (("embed", "wpe"), False),
+    ):
         assert bool(model(range(4), outside, **causal)) is lost

@@ -60,7 +60,13 @@ def test_signs_and_constant_factors(tmp_path):
         assert 1 < len(found) <= 2  # and as it is measured
         assert found[1].facts["factor"] == pytest.approx(by, rel=0.02)
     # near a power of two: which it is called
-    for by, name in ((2.0 * 1.015, 2.0), (2.0 * 1.03, 2.06), (1.5, 1.5), (-0.5 * 1.03, -0.515), (-0.5 * 1.015, -0.5)):
+    for by, name in (
+        (2.0 * 1.015, 2.0),
+        (2.0 * 1.03, 2.06),
+        (1.5, 1.5),
+        (-0.5 * 1.03, -0.515),
+        (-0.5 * 1.015, -0.5),
+    ):
         s = suspect(tmp_path / f"plain {by}", {W: x * by}, x, "")
         found = list(numbers.constant_factor(s))
         assert found[0].facts["factor"] == pytest.approx(name, rel=1e-5)
@@ -84,7 +90,12 @@ def test_zero_points_that_are_off(tmp_path):
     fit = fit_of(x, (q - z) * step, step)
     room = int(min(z.min(), 15 - z.max()))
     assert room >= 1
-    for by, way, right in ((1, "large", "1 less"), (-1, "small", "1 more"), (2, "large", "that undone"), (-2, "small", "that undone")):
+    for by, way, right in (
+        (1, "large", "1 less"),
+        (-1, "small", "1 more"),
+        (2, "large", "that undone"),
+        (-2, "small", "that undone"),
+    ):
         if abs(by) <= room:
             s = suspect(tmp_path / f"{by}", awq_stored(q, z + by, step), x, "awq")
             same(numbers.zero_point_off(s), "zero_point_off", fit, by=abs(by), way=way, right=right)
@@ -146,7 +157,9 @@ def test_bits_read_as_another_float(tmp_path):
     s = suspect(tmp_path / "awq", wrong, x, "awq")
     (found,) = numbers.other_bits(s)
     assert found.facts == {"truth": "float16", "stored": "bfloat16"}
-    assert found.fit.relative == pytest.approx(fit_of(x, y, step)[1], rel=0.02)  # its scale is rounded to bfloat16
+    assert found.fit.relative == pytest.approx(
+        fit_of(x, y, step)[1], rel=0.02
+    )  # its scale is rounded to bfloat16
     half = x.half()
     for kind, bits, facts in (
         ("bits_reinterpreted", half.view(torch.bfloat16), {"truth": "float16", "stored": "bfloat16"}),
@@ -205,13 +218,21 @@ def test_factors_of_rows(tmp_path):
     (found,) = numbers.factor_per_row(s)
     assert found.fit.relative < 0.006  # what differs by less than 2 % is left
     assert found.facts["rows"] == int(((1 / every - 1).abs() > 0.02).sum())
-    assert found.vector.tolist() == pytest.approx([1.0 if abs(1 / f - 1) <= 0.02 else f for f in every[:, 0].tolist()], rel=1e-4)
+    assert found.vector.tolist() == pytest.approx(
+        [1.0 if abs(1 / f - 1) <= 0.02 else f for f in every[:, 0].tolist()], rel=1e-4
+    )
     for other in (x, x * 1.01, x[:3] * every[:3], x[:, :15] * every):
-        s = suspect(tmp_path / f"{other.shape}{float(other[0, 0])}", {W: other}, x[: len(other), : other.shape[1]], "")
+        s = suspect(
+            tmp_path / f"{other.shape}{float(other[0, 0])}", {W: other}, x[: len(other), : other.shape[1]], ""
+        )
         assert not list(numbers.factor_per_row(s))
     s = suspect(tmp_path / "least", {W: x[:4, :16] * every[:4]}, x[:4, :16], "")
     assert [e.facts["rows"] for e in numbers.factor_per_row(s)] == [4]
-    noise = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(8)) * 0.5 * x.abs().mean(1, keepdim=True)
+    noise = (
+        torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(8))
+        * 0.5
+        * x.abs().mean(1, keepdim=True)
+    )
     assert not list(numbers.factor_per_row(suspect(tmp_path / "noise", {W: x + noise}, x, "")))
 
 
@@ -244,7 +265,9 @@ def test_factors_of_columns(tmp_path):
     assert ratio.tolist() == pytest.approx((many / many[0, 0])[0].tolist(), rel=0.01)
     assert both.complexity == COMPLEXITY[both.kind]
     for other in (x, x * 1.01, x[:15] * by, x[:, :3] * rows[:ROWS]):
-        s = suspect(tmp_path / f"{other.shape}{float(other[0, 0])}", {W: other}, x[: len(other), : other.shape[1]], "")
+        s = suspect(
+            tmp_path / f"{other.shape}{float(other[0, 0])}", {W: other}, x[: len(other), : other.shape[1]], ""
+        )
         assert not list(numbers.factor_per_column(s))
     s = suspect(tmp_path / "least", {W: x[:16, 8:12] * by[:, 8:12]}, x[:16, 8:12], "")
     assert [e.facts["columns"] for e in numbers.factor_per_column(s)] == [1, 1]
@@ -264,12 +287,21 @@ def test_factors_of_blocks(tmp_path):
     assert (facts["low"], facts["high"]) == pytest.approx((0.5, 8.0), rel=0.03)
     assert found.fit.relative == pytest.approx(fit_of(x, y, step)[1], rel=0.02)
     assert found.fit.steps == pytest.approx(fit_of(x, y, step)[0], rel=0.02)
-    for changed, count in ((by * 0 + 2, 0), (by * 0 + 1.1, 0), (torch.where(torch.arange(by.numel()).reshape(by.shape) < 20, 1.0, 2.0), 1)):
-        s = suspect(tmp_path / f"{float(changed[0, 0])}{count}", ct_stored(q, step * changed.repeat_interleave(GROUP, 1)), x)
+    for changed, count in (
+        (by * 0 + 2, 0),
+        (by * 0 + 1.1, 0),
+        (torch.where(torch.arange(by.numel()).reshape(by.shape) < 20, 1.0, 2.0), 1),
+    ):
+        s = suspect(
+            tmp_path / f"{float(changed[0, 0])}{count}",
+            ct_stored(q, step * changed.repeat_interleave(GROUP, 1)),
+            x,
+        )
         assert len(list(numbers.factor_per_block(s))) == count
     assert not list(numbers.factor_per_block(suspect(tmp_path / "plain", {W: x * 2}, x, "")))
     one = suspect(tmp_path / "one", releases.ct_int4(M, 2 * x[:, :GROUP]), x[:, :GROUP])
     assert not list(numbers.factor_per_block(one))
+
 
 # Others
 
@@ -280,7 +312,12 @@ def test_scales_of_another_weight(tmp_path):
 
     x, s = of_layers(tmp_path / "copied", copied)
     _, y, step = sound(x)
-    found = same(numbers.scales_of_another(s), "scales_of_another", pytest.approx(fit_of(x, y, step), rel=0.03), other=f"{THIRD}.weight")
+    found = same(
+        numbers.scales_of_another(s),
+        "scales_of_another",
+        pytest.approx(fit_of(x, y, step), rel=0.03),
+        other=f"{THIRD}.weight",
+    )
     assert found.facts["equal"] is True
 
     def exchanged(stored):
@@ -300,7 +337,12 @@ def test_zero_points_of_another_weight(tmp_path):
 
     x, s = of_layers(tmp_path, exchanged, "awq")
     _, y, step = sound(x, "awq")
-    same(numbers.zero_points_of_another(s), "zero_points_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight")
+    same(
+        numbers.zero_points_of_another(s),
+        "zero_points_exchanged",
+        fit_of(x, y, step),
+        other=f"{THIRD}.weight",
+    )
     _, s = of_layers(tmp_path / "ct", lambda stored: None)
     assert not list(numbers.zero_points_of_another(s))
 
@@ -321,6 +363,7 @@ def test_values_and_codes_of_another_weight(tmp_path):
     _, s = of_layers(tmp_path / "sound", lambda stored: None)
     assert not list(numbers.whole_of_another(s))
     assert not list(numbers.codes_of_another(s))
+
 
 # What explains
 
@@ -350,7 +393,9 @@ def test_values_and_codes_of_another_weight(tmp_path):
 def test_what_explains_an_error(what, fit, explains, tmp_path):
     """Before: a relative error of 1, a median |error| twice that of rounding to nearest."""
     x = weight()
-    s = suspect(tmp_path, {W: 2 * x} if what == "plain" else sound(x)[0], x, "" if what == "plain" else "ct_int4")
+    s = suspect(
+        tmp_path, {W: 2 * x} if what == "plain" else sound(x)[0], x, "" if what == "plain" else "ct_int4"
+    )
     if what in ("bfloat16", "small"):
         source = open_checkpoint(releases.save(tmp_path / "half", {W: x.half()}))
         s = suspect(tmp_path / what, {W: (2 * x).bfloat16()}, x, "")
@@ -369,7 +414,10 @@ def test_what_explains_an_error(what, fit, explains, tmp_path):
 def test_the_steps_of_a_weight(tmp_path):
     """Of codes, the scale times the distance to the nearer neighbor; of plain values, what rounding both sides may change."""
     x = weight()
-    for dtype, stored, eps in ((torch.bfloat16, torch.float16, 2.0**-8 + 2.0**-11), (torch.float32, torch.bfloat16, 2.0**-24 + 2.0**-8)):
+    for dtype, stored, eps in (
+        (torch.bfloat16, torch.float16, 2.0**-8 + 2.0**-11),
+        (torch.float32, torch.bfloat16, 2.0**-24 + 2.0**-8),
+    ):
         release = {W: x.to(dtype)}
         s = suspect(tmp_path / f"{dtype}", release, x, "")
         source = open_checkpoint(releases.save(tmp_path / f"{stored}", {W: x.to(stored)}))
@@ -408,6 +456,7 @@ def test_a_fit_in_steps(tmp_path):
     assert not s.improves(Residual(1.0, 1.99))
     assert not s.improves(Residual(4.2, 1.0))
 
+
 # Together
 
 
@@ -433,7 +482,16 @@ def test_how_much_each_hypothesis_needs(tmp_path):
                 assert e.complexity == complexity_of(e), e.kind
                 assert 0 <= e.fit.relative < math.inf
                 seen[e.kind] = True
-    assert {"transposed", "sign_flipped", "code_bit", "code_format", "bytes_swapped", "rows_permuted", "row_factors", "column_factors"} <= seen.keys()
+    assert {
+        "transposed",
+        "sign_flipped",
+        "code_bit",
+        "code_format",
+        "bytes_swapped",
+        "rows_permuted",
+        "row_factors",
+        "column_factors",
+    } <= seen.keys()
 
 
 def test_the_simplest_cause_wins(tmp_path):
@@ -443,7 +501,10 @@ def test_the_simplest_cause_wins(tmp_path):
     assert judge.cause_of(suspect(tmp_path / "half", {W: 2 * x}, x, "")).kind == "constant_factor"
     assert judge.cause_of(suspect(tmp_path / "t", {W: x.T.contiguous()}, x, "")).kind == "transposed"
     assert judge.cause_of(suspect(tmp_path / "rows", {W: x[permutation(64)]}, x, "")).kind == "rows_permuted"
-    assert judge.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind == "columns_permuted"
+    assert (
+        judge.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind
+        == "columns_permuted"
+    )
     assert judge.cause_of(suspect(tmp_path / "other", {W: weight(64, 64, 9)}, x, "")) is None
     many = [Cause(kind, "", {}, Residual(1, relative), complexity)
             for kind, relative, complexity in (("a", 0.100, 3), ("b", 0.114, 1), ("c", 0.116, 0), ("d", 0.110, 1))]  # fmt: skip
@@ -453,7 +514,11 @@ def test_the_simplest_cause_wins(tmp_path):
     two[[3, 9]] = two[[9, 3]]
     s = suspect(tmp_path / "two", releases.ct_int4(M, two), x)
     found = judge.cause_of_places(s)
-    assert (found.kind, found.facts["moved"], found.facts["order"]) == ("rows_permuted", 2, "row 3 and row 9 exchanged")
+    assert (found.kind, found.facts["moved"], found.facts["order"]) == (
+        "rows_permuted",
+        2,
+        "row 3 and row 9 exchanged",
+    )
     assert judge.cause_of_places(suspect(tmp_path / "sound", releases.ct_int4(M, x), x)) is None
 
 
@@ -481,7 +546,9 @@ def test_what_a_suspect_knows_of_its_siblings(tmp_path):
     assert four.is_far
     others[0].bulk = math.nan
     assert math.isnan(judgement.suspect(s.measure, others[:4]).normal)
-    assert judgement.suspect(s.measure, others).normal == pytest.approx(np.median([m.bulk for m in others[1:]]))
+    assert judgement.suspect(s.measure, others).normal == pytest.approx(
+        np.median([m.bulk for m in others[1:]])
+    )
 
 
 @for_each("given", golden(), ids=str)
@@ -489,7 +556,13 @@ def test_values_are_on_the_grid(given):
     """Scale times the value of the code: the values before they are rounded, where no zero point or min is added."""
     for tensor in open_checkpoint(given.release).tensors.values():
         layout, rows = tensor.layout, slice(0, tensor.shape[0] // 2 if tensor.shape else 0)
-        if tensor.is_quantized and len(layout.shape) == 2 and CodeGrid.suits(layout) and layout.zero_point() is None and layout.min() is None:
+        if (
+            tensor.is_quantized
+            and len(layout.shape) == 2
+            and CodeGrid.suits(layout)
+            and layout.zero_point() is None
+            and layout.min() is None
+        ):
             grid, y = CodeGrid(layout), layout.values(rows, rounded=False)
             shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
             assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())

@@ -52,7 +52,9 @@ def test_a_weight_that_equals_its_original_is_not_searched(tmp_path):
     assert kinds(s, measured(s, 0.0, 9.0)) == []
 
 
-@pytest.mark.parametrize(("rows", "kind"), [(6, "scale_wrong"), (12, "scale_wrong"), (13, "row_factors"), (30, "row_factors")])
+@pytest.mark.parametrize(
+    ("rows", "kind"), [(6, "scale_wrong"), (12, "scale_wrong"), (13, "row_factors"), (30, "row_factors")]
+)
 def test_factors_of_few_rows_are_wrong_scales(rows, kind, tmp_path):
     """Of more than a quarter of the rows they are one cause."""
     q, _, step = grid_of(weight())
@@ -80,7 +82,11 @@ def test_rows_that_are_exchanged_are_found_where_lines_are_strange(tmp_path):
     two = weight()
     two[[3, 9]] = two[[9, 3]]
     s = suspect(tmp_path, releases.ct_int4(M, two), weight())
-    for rows, columns, found in ((0, 0, []), (1, 0, [("error", "rows_permuted")]), (0, 1, [("error", "rows_permuted")])):
+    for rows, columns, found in (
+        (0, 0, []),
+        (1, 0, [("error", "rows_permuted")]),
+        (0, 1, [("error", "rows_permuted")]),
+    ):
         m = measured(s, 0.3, 1.0)
         m.strange_rows, m.strange_columns = rows, columns
         assert kinds(s, m) == found
@@ -93,13 +99,17 @@ def of_parts(folder, differing, equal):
     y = x.clone()
     y[1, 3] *= 1.25
     names = [*differing, *equal]
-    release = open_checkpoint(releases.save(folder / "release", {n: y if n in differing else x for n in names}))
+    release = open_checkpoint(
+        releases.save(folder / "release", {n: y if n in differing else x for n in names})
+    )
     source = open_checkpoint(releases.save(folder / "original", dict.fromkeys(names, x)))
     s = suspect(folder / "one", {W: y}, x, "")
     found = {}
     for name in names:
         tensor = release.tensors[name]
-        m = replace(s.measure, layout=tensor.layout, source=replace(s.measure.source, tensor=source.tensors[name]))
+        m = replace(
+            s.measure, layout=tensor.layout, source=replace(s.measure.source, tensor=source.tensors[name])
+        )
         m.unequal = int(name in differing)
         found[name] = m
     return _Judgement(found, release, source, Heads()), found
@@ -123,11 +133,18 @@ def test_plain_weights_that_differ_alone(differing, equal, severity, tmp_path):
     assert judgement.of(measures[equal[0]]) == []
 
 
-@for_each(("stored", "severity"), [(0, "error"), (1, "note"), (-1, "note"), (2, "error"), (3, "error"), (4, "error"), (5, "error")])
+@for_each(
+    ("stored", "severity"),
+    [(0, "error"), (1, "note"), (-1, "note"), (2, "error"), (3, "error"), (4, "error"), (5, "error")],
+)
 def test_factors_of_columns_that_a_stored_scale_undoes(stored, severity, tmp_path):
     """Beside the codes, by column, multiplied or divided; neither another vector, one of another length or weight, nor a bias."""
     x = weight()
-    by = torch.exp(torch.linspace(-0.7, 0.7, COLUMNS)[torch.randperm(COLUMNS, generator=torch.Generator().manual_seed(2))])
+    by = torch.exp(
+        torch.linspace(-0.7, 0.7, COLUMNS)[
+            torch.randperm(COLUMNS, generator=torch.Generator().manual_seed(2))
+        ]
+    )
     more = {
         0: {}, 1: {f"{M}.pre_quant_scale": by}, -1: {f"{M}.pre_quant_scale": 1 / by},
         2: {f"{M}.pre_quant_scale": by.flip(0)}, 3: {f"{M}.pre_quant_scale": by[:64]},
@@ -135,14 +152,24 @@ def test_factors_of_columns_that_a_stored_scale_undoes(stored, severity, tmp_pat
     }[stored]  # fmt: skip
     s = suspect(tmp_path, releases.ct_int4(M, x * by) | more, x)
     (finding,) = _Judgement({W: s.measure}, s.release, s.source, Heads()).of(s.measure)
-    assert (finding.kind, finding.severity, finding.facts["columns"]) == ("column_factors", severity, pytest.approx(COLUMNS, abs=8))
+    assert (finding.kind, finding.severity, finding.facts["columns"]) == (
+        "column_factors",
+        severity,
+        pytest.approx(COLUMNS, abs=8),
+    )
     assert ("Neither" in finding.sentence) is (severity == "error")
 
 
-@pytest.mark.parametrize(("name", "original", "heads"), [(W, "a.weight", 8), ("a.weight", W, 8), (W, W, 8), ("a.weight", "b.weight", 0)])
+@pytest.mark.parametrize(
+    ("name", "original", "heads"),
+    [(W, "a.weight", 8), ("a.weight", W, 8), (W, W, 8), ("a.weight", "b.weight", 0)],
+)
 def test_heads_by_either_name(name, original, heads, tmp_path):
     x = weight()
-    release, source = (open_checkpoint(releases.save(tmp_path / side, {n: x})) for side, n in (("release", name), ("original", original)))
+    release, source = (
+        open_checkpoint(releases.save(tmp_path / side, {n: x}))
+        for side, n in (("release", name), ("original", original))
+    )
     tensor = release.tensors[name]
     m = Measure(tensor.layout, Ordered(source.tensors[original], tensor.shape)).done()
     assert _Judgement({name: m}, release, source, Heads((8,), (2,))).suspect(m, []).heads == heads
@@ -155,7 +182,11 @@ def test_the_spread_of_siblings_in_a_sentence(tmp_path):
     _, bad = of_layers(tmp_path / "bad", lambda stored: stored.update(releases.ct_int4(M, noisy)), count=6)
     others = {}
     for number, name in enumerate(s.peers):
-        m = replace(s.measure, layout=s.release.tensors[name].layout, sums=replace(s.measure.sums, ee=s.measure.sums.ee * (1 + number / 100)))
+        m = replace(
+            s.measure,
+            layout=s.release.tensors[name].layout,
+            sums=replace(s.measure.sums, ee=s.measure.sums.ee * (1 + number / 100)),
+        )
         others[name] = m
     bad.measure.edge, bad.measure.runs = 0, []
     (finding,) = _Judgement({W: bad.measure} | others, bad.release, bad.source, Heads()).of(bad.measure)

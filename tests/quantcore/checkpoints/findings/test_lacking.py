@@ -70,7 +70,9 @@ def test_parts_of_an_attention(what):
 @pytest.mark.parametrize(("complete", "error"), [(2, False), (3, True), (5, True)])
 def test_keys_and_values_of_one_layer_of_few(complete, error):
     """Three layers that have them are needed."""
-    stored = without(layers((*ATTENTION, *MLP), range(complete + 1)), 1, "self_attn.k_proj", "self_attn.v_proj")
+    stored = without(
+        layers((*ATTENTION, *MLP), range(complete + 1)), 1, "self_attn.k_proj", "self_attn.v_proj"
+    )
     assert (("error", "1.self_attn.k_proj") in found_in(stored)) is error
 
 
@@ -114,7 +116,10 @@ def test_how_many_layers_a_sentence_names():
     assert "another layer has it" in finding.sentence
 
 
-@for_each(("lacking", "have", "found"), [(1, 2, True), (2, 4, True), (2, 3, False), (3, 5, False), (3, 6, True), (1, 1, False)])
+@for_each(
+    ("lacking", "have", "found"),
+    [(1, 2, True), (2, 4, True), (2, 3, False), (3, 5, False), (3, 6, True), (1, 1, False)],
+)
 def test_at_least_twice_as_many_layers_have_it(lacking, have, found):
     """A gate that stands alone in its module."""
     stored = layers(("mixer.a", "mixer.b"), range(lacking + have))
@@ -159,7 +164,9 @@ def test_a_norm_of_a_layer_with_experts():
     assert set(found_in(narrow)) == {("note", "2.input_layernorm")}
 
 
-@pytest.mark.parametrize(("shards", "complete"), [((1, 2), True), ((1,), False), ((2,), False), ((1, 2, 3), True)])
+@pytest.mark.parametrize(
+    ("shards", "complete"), [((1, 2), True), ((1,), False), ((2,), False), ((1, 2, 3), True)]
+)
 def test_all_shards_are_needed(shards, complete):
     """What is not in the open shards may be in another."""
     stored = without(FULL, 2, "mlp.up_proj")

@@ -60,10 +60,18 @@ def test_what_is_counted(tmp_path, monkeypatch):
         found = {(p.row, p.column): p for p in known.places}
         assert found.keys() == {(r, c) for r, c in map(tuple, beyond) if units[r, c] > 0.5 + known.margin}
         for place, p in found.items():
-            assert (p.steps, p.excess) == (pytest.approx(float(units[place]), rel=1e-4), pytest.approx(float(units[place]) - 0.5, rel=1e-3))
-        means = (torch.where(inner, units**2, 0.0).reshape(ROWS, RUNS, GROUP).sum(-1) / inner.reshape(ROWS, RUNS, GROUP).sum(-1).clamp(min=1)) * 12
+            assert (p.steps, p.excess) == (
+                pytest.approx(float(units[place]), rel=1e-4),
+                pytest.approx(float(units[place]) - 0.5, rel=1e-3),
+            )
+        means = (
+            torch.where(inner, units**2, 0.0).reshape(ROWS, RUNS, GROUP).sum(-1)
+            / inner.reshape(ROWS, RUNS, GROUP).sum(-1).clamp(min=1)
+        ) * 12
         assert m.runs[0] == (pytest.approx(float(means[11, 0]), rel=1e-5), 11, 0)
-        assert [r[0] for r in m.runs] == pytest.approx(means.reshape(-1).sort(descending=True).values[: module.RUNS].tolist(), rel=1e-4)
+        assert [r[0] for r in m.runs] == pytest.approx(
+            means.reshape(-1).sort(descending=True).values[: module.RUNS].tolist(), rel=1e-4
+        )
         for mean, row, column in m.runs:
             assert mean == pytest.approx(float(means[row, column // GROUP]), rel=1e-4)
         by_row = torch.where(inner, units**2, 0.0).sum(1) / inner.sum(1)
@@ -154,7 +162,9 @@ def test_sizes_in_steps(tmp_path):
     """Where a min is added, what rounding the scale changes is the code, and the min in steps beside it."""
     given, name = case("gguf_legacy"), "blk.0.attn_output.weight"
     tensor = open_checkpoint(given.release).tensors[name]
-    codes, scale, least = (given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min"))
+    codes, scale, least = (
+        given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min")
+    )
     scale, least = (np.repeat(t, 32, 1) for t in (scale, least))
     size = np.abs(codes) + np.abs(least / np.where(scale, scale, np.inf))
     x = torch.from_numpy(scale * (codes + 0.46) + least).float()
@@ -167,7 +177,9 @@ def test_sizes_in_steps(tmp_path):
     m.add(Box(tensor.layout, rows, m.source))
     ((elements, at, columns),) = seen
     near = (2 * 2.0**-8 * (size + np.abs(codes) + 1) > 0.04) & (codes < codes.max()) & (scale != 0)
-    assert sorted(zip(at.tolist(), columns.tolist(), strict=True)) == list(map(tuple, np.argwhere(near).tolist()))
+    assert sorted(zip(at.tolist(), columns.tolist(), strict=True)) == list(
+        map(tuple, np.argwhere(near).tolist())
+    )
     assert elements.size.tolist() == pytest.approx(size[at, columns].tolist(), rel=1e-4)
     assert elements.excess.tolist() == pytest.approx([-0.04] * len(at), abs=1e-3)
 
@@ -216,7 +228,9 @@ def test_how_codes_were_rounded(tmp_path):
     generator = torch.Generator().manual_seed(3)
     noisy = (x / step + 0.4 * torch.randn(x.shape, generator=generator)).round().clamp(-8, 7)
     assert measured(tmp_path / "noisy", ct_stored(noisy, step), x).nearest is None
-    assert measured(tmp_path / "exact", ct_stored(noisy, step), noisy * step).nearest is None  # no error at all
+    assert (
+        measured(tmp_path / "exact", ct_stored(noisy, step), noisy * step).nearest is None
+    )  # no error at all
     assert measured(tmp_path / "plain", {W: x}, x, "").nearest is None
     assert measured(tmp_path / "nothing", ct_stored(noisy * 0, step * 0), x).nearest is None
 
@@ -236,7 +250,9 @@ def test_codes_that_share_a_column_were_moved(tmp_path):
 
 
 def measured_against(folder, y, x):
-    release, source = (open_checkpoint(releases.save(folder / name, {W: t})) for name, t in (("y", y), ("x", x)))
+    release, source = (
+        open_checkpoint(releases.save(folder / name, {W: t})) for name, t in (("y", y), ("x", x))
+    )
     tensor, rows = release.tensors[W], slice(0, len(y))
     m = module.Measure(tensor.layout, Ordered(source.tensors[W], tensor.shape))
     m.add(Box(tensor.layout, rows, m.source))
@@ -319,7 +335,10 @@ def test_the_grid_of_codes(name, tmp_path):
         "nf4": lambda: stored[f"{M}.weight.absmax"].repeat_interleave(64).reshape(ROWS, -1),
     }[name]()
     assert torch.equal(scales, own[rows])
-    assert torch.equal(grid.table[grid.bits(layout.codes(rows))] * scales, layout.values(rows, rounded=False)) or name == "awq"
+    assert (
+        torch.equal(grid.table[grid.bits(layout.codes(rows))] * scales, layout.values(rows, rounded=False))
+        or name == "awq"
+    )
     rounding = grid.rounding(rows, scales)
     if name == "awq":  # float16: half a unit in the last place, with room; more of subnormal numbers
         assert rounding.min() >= 2.0**-11
@@ -332,6 +351,7 @@ def test_the_grid_of_codes(name, tmp_path):
 
 def siblings(levels, inner=100_000):
     """Weights with these errors, over that of rounding to nearest."""
+
     class Of(Measure):
         def __init__(self, bulk):
             self.bulk, self.inner, self.sums = bulk, inner, Sums(xx=1.0, ee=0.01)

@@ -51,7 +51,15 @@ def test_the_first_arithmetic_that_explains_nearly_all(count, afterwards, inner,
 
 @for_each(
     ("shape", "width"),
-    [((64, 128), 128), ((8, 16, 128), 128), ((8, 20, 16), 16), ((8, 20, 15), 300), ((64, 32, 3, 3), 288), ((4, 15), 15), ((4, 16), 16)],
+    [
+        ((64, 128), 128),
+        ((8, 16, 128), 128),
+        ((8, 20, 16), 16),
+        ((8, 20, 15), 300),
+        ((64, 32, 3, 3), 288),
+        ((4, 15), 15),
+        ((4, 16), 16),
+    ],
 )
 def test_columns_of_stacks_and_kernels(shape, width):
     """Each expert of a stack has columns of its own rows; those of a convolution are its kernels' elements."""
@@ -93,7 +101,9 @@ def elements(n=20_000, seed=0, zero=0.0):
     scale = draw.uniform(0.001, 1, n).astype(np.float32)
     code = draw.integers(-120, 120, n).astype(np.float32)
     up = draw.choice([-1.0, 1.0], n)
-    x = ((code.astype(np.float64) - zero + up * 0.5) * scale * (1 + draw.uniform(-2, 2, n) * 2.0**-23)).astype(np.float32)
+    x = (
+        (code.astype(np.float64) - zero + up * 0.5) * scale * (1 + draw.uniform(-2, 2, n) * 2.0**-23)
+    ).astype(np.float32)
     excess = np.abs(x.astype(np.float64) / scale - (code.astype(np.float64) - zero)) - 0.5
     y = ((code - np.float32(zero)) * scale).astype(np.float32)
     return x, y, scale, code, excess
@@ -129,7 +139,9 @@ def test_steps_of_two_codes():
 def test_only_the_largest_are_kept():
     """Of all that were added, with their errors and places; the rest is counted."""
     of = roundings()
-    excess = torch.linspace(0.001, 1.0, 100, dtype=torch.float64)[torch.randperm(100, generator=torch.Generator().manual_seed(0))]
+    excess = torch.linspace(0.001, 1.0, 100, dtype=torch.float64)[
+        torch.randperm(100, generator=torch.Generator().manual_seed(0))
+    ]
     one = torch.ones(100)
     for part in (slice(0, 30), slice(30, 100)):
         e = Elements(*[t[part] for t in (one, one, one, one, excess, one, 0 * one, one)])
@@ -150,7 +162,9 @@ def test_arithmetic_that_leaves_too_much_is_given_up(number, kept):
     assert of._exact.count == number
 
 
-@pytest.mark.parametrize(("dtype", "ways"), [(torch.float32, (0, 1)), (torch.bfloat16, (6, 2)), (torch.float16, (6, 2))])
+@pytest.mark.parametrize(
+    ("dtype", "ways"), [(torch.float32, (0, 1)), (torch.bfloat16, (6, 2)), (torch.float16, (6, 2))]
+)
 def test_arithmetic_of_dtypes(dtype, ways, tmp_path):
     """Quotients of 16 bits are those of integers whose original has them; others only round the original itself."""
     codebook = suspect(tmp_path, WRITERS["nf4"][0](M, weight()), weight(), "nf4").layout
@@ -186,7 +200,16 @@ def test_what_arithmetic_may_give_is_not_counted(name, times, counted):
     """Up to its bound, and no farther."""
     code = torch.tensor([3.0, -7.0, 0.0, 100.0])
     scale = torch.tensor([0.1, -0.2, 0.3, 4.0])
-    given = (code * scale, code * scale, scale, code, 0 * code, code.abs(), torch.full_like(code, 2.0**-8), 0 * code + 1)
+    given = (
+        code * scale,
+        code * scale,
+        scale,
+        code,
+        0 * code,
+        code.abs(),
+        torch.full_like(code, 2.0**-8),
+        0 * code + 1,
+    )
     bound = getattr(Elements(*given), name)
     of = roundings()
     of.add(Elements(*given[:4], times * bound, *given[5:]), torch.arange(4), torch.arange(4))
@@ -224,11 +247,19 @@ def test_codes_that_every_arithmetic_gives(zero):
 @for_each(
     ("x", "code", "left"),
     # a unit in the last place of the quotient is 1/64 at 3, 1/2 at 102 and 104
-    [(3.0, 1.0, 1.5 - 1 / 64), (102.0, 100.0, 1.0), (104.0, 100.0, 3.0), (-104.0, -100.0, 3.0), (101.0, 100.0, grid.FLOAT_ROOM)],
+    [
+        (3.0, 1.0, 1.5 - 1 / 64),
+        (102.0, 100.0, 1.0),
+        (104.0, 100.0, 3.0),
+        (-104.0, -100.0, 3.0),
+        (101.0, 100.0, grid.FLOAT_ROOM),
+    ],
 )
 def test_a_quotient_may_be_off_by_a_unit(x, code, left):
     """Codes that bfloat16 does not give exceed that, and by something at least."""
-    assert in_bfloat16([x], [code], [1.0], 0.0).reshape(-1).tolist() == pytest.approx([left] * 6, abs=2e-4 if left > 0.1 else 1e-9)
+    assert in_bfloat16([x], [code], [1.0], 0.0).reshape(-1).tolist() == pytest.approx(
+        [left] * 6, abs=2e-4 if left > 0.1 else 1e-9
+    )
 
 
 @pytest.mark.parametrize(("number", "kept"), [(128, 1), (129, 0)])
@@ -236,5 +267,9 @@ def test_arithmetic_in_bfloat16_that_leaves_too_much(number, kept):
     """Ways that give the same are one."""
     of = roundings(dtype=torch.bfloat16)
     one = torch.ones(number)
-    of.add(Elements(3 * one, one, one, one, 1.5 * one, one, 0 * one, one), torch.arange(number), torch.arange(number))
+    of.add(
+        Elements(3 * one, one, one, one, 1.5 * one, one, 0 * one, one),
+        torch.arange(number),
+        torch.arange(number),
+    )
     assert len(of._in_dtype) == kept

@@ -70,7 +70,9 @@ def by_name(n):
     for size in (32, 64, 256):
         if n % size == 0 and n != size:
             found[f"with the two halves interleaved in runs of {size}"] = each(n, size, even_first(size))
-            found[f"with even and odd ones separated in runs of {size}"] = each(n, size, back(even_first(size)))
+            found[f"with even and odd ones separated in runs of {size}"] = each(
+                n, size, back(even_first(size))
+            )
     if n % 8 == 0:
         for name in ("0 4 1 5 2 6 3 7", "0 2 4 6 1 3 5 7"):
             found[name] = each(n, 8, back([int(i) for i in name.split()]))
@@ -122,7 +124,9 @@ def test_names_of_orders(file, likely, wanted):
     assert orders.order_of(torch.tensor(back(file)), likely) == wanted
 
 
-@pytest.mark.parametrize(("n", "most", "wanted"), [(5, 8, range(5)), (8, 8, range(8)), (9, 3, (0, 4, 8)), (1, 4, (0,))])
+@pytest.mark.parametrize(
+    ("n", "most", "wanted"), [(5, 8, range(5)), (8, 8, range(8)), (9, 3, (0, 4, 8)), (1, 4, (0,))]
+)
 def test_rows_spread_evenly(n, most, wanted):
     assert orders.evenly(n, most).tolist() == list(wanted)
 
@@ -134,7 +138,12 @@ def test_rows_that_are_matched():
     y = torch.empty_like(x)
     y[places] = x
     for noise in (0.001, 0.8):  # and where a row and its own are hardly alike
-        assert torch.equal(orders._matches(y + noise * x.std() * torch.randn(40, 24, generator=torch.Generator().manual_seed(2)), x), places)
+        assert torch.equal(
+            orders._matches(
+                y + noise * x.std() * torch.randn(40, 24, generator=torch.Generator().manual_seed(2)), x
+            ),
+            places,
+        )
     assert orders._matches(x, x) is None
     assert orders._matches(weight(40, 24, 77), x) is None
     assert orders._matches(y[:, :3], x[:, :3]) is None  # too short to tell
@@ -158,13 +167,20 @@ def test_rows_that_are_matched():
         moved[[30, 31]] = moved[[31, 30]]
         assert (orders._matches(moved, z) is not None) is found
 
+
 # Weights
 
 
 def test_rows_in_memory(tmp_path):
     """At most ``most`` elements in whole rows, and at least one row."""
     s = suspect(tmp_path, releases.ct_int4(M, weight()), weight())
-    for most, stop in ((1, 1), (2 * COLUMNS - 1, 1), (2 * COLUMNS, 2), (ROWS * COLUMNS - 1, ROWS - 1), (1 << 24, ROWS)):
+    for most, stop in (
+        (1, 1),
+        (2 * COLUMNS - 1, 1),
+        (2 * COLUMNS, 2),
+        (ROWS * COLUMNS - 1, ROWS - 1),
+        (1 << 24, ROWS),
+    ):
         cut = replace(s, most=most)
         assert (cut.rows, cut.is_whole) == (slice(0, stop), stop == ROWS)
         assert cut.x.shape == cut.y.shape == cut.step.shape == (stop, COLUMNS)
@@ -193,7 +209,9 @@ def test_transposed(tmp_path):
         assert not list(orders.transposed(s))
 
 
-@pytest.mark.parametrize("order", ["swapped in pairs", "with the two halves swapped", "reversed in runs of 8"])
+@pytest.mark.parametrize(
+    "order", ["swapped in pairs", "with the two halves swapped", "reversed in runs of 8"]
+)
 def test_codes_in_another_order(order, tmp_path):
     """Codes of columns, or of rows, are permuted; scales are where they belong."""
     x = weight()
@@ -208,7 +226,9 @@ def test_codes_in_another_order(order, tmp_path):
     q, z, step = awq_of(x)
     fit = fit_of(x, (q - z) * step, step)
     for zeros in (False, True):
-        s = suspect(tmp_path / f"awq {zeros}", awq_stored(q[of(ROWS)], z[of(ROWS)] if zeros else z, step), x, "awq")
+        s = suspect(
+            tmp_path / f"awq {zeros}", awq_stored(q[of(ROWS)], z[of(ROWS)] if zeros else z, step), x, "awq"
+        )
         which = "codes and zero points" if zeros else "codes"
         same(orders.rows_of_words(s), "codes_permuted", fit, order=order, axis="rows", which=which)
         assert {e.facts["which"] for e in orders.codes_in_words(s)} == {"codes"}
@@ -220,17 +240,28 @@ def test_an_interleave_that_was_forgotten(order, tmp_path):
     file = [start + i for start in range(0, ROWS, 8) for i in map(int, order.split())]
     q, z, step = awq_of(x)
     s = suspect(tmp_path / "awq", awq_stored(q[file], z[file], step), x, "awq")
-    found = same(orders.rows_of_words(s), "awq_order", fit_of(x, (q - z) * step, step), order=order, axis="rows")
+    found = same(
+        orders.rows_of_words(s), "awq_order", fit_of(x, (q - z) * step, step), order=order, axis="rows"
+    )
     assert found.facts["of"] == "output channels"
     assert "AWQ's interleave" in found.words
     q, y, step = grid_of(x)
     file = [start + i for start in range(0, COLUMNS, 8) for i in map(int, order.split())]
     s = suspect(tmp_path / "ct", ct_stored(q[:, file], step), x)
-    found = same(orders.codes_in_words(s), "awq_order", fit_of(x, y, step), order=order, axis="columns", of="columns")
+    found = same(
+        orders.codes_in_words(s), "awq_order", fit_of(x, y, step), order=order, axis="columns", of="columns"
+    )
     assert "AWQ's interleave" not in found.words
     rows = [start + i for start in range(0, ROWS, 8) for i in map(int, order.split())]
     s = suspect(tmp_path / "values", ct_stored(q[rows], step[rows]), x)
-    same(orders.rows_in_another_order(s), "awq_order", fit_of(x, y, step), order=order, moved=ROWS * 3 // 4, of=ROWS)
+    same(
+        orders.rows_in_another_order(s),
+        "awq_order",
+        fit_of(x, y, step),
+        order=order,
+        moved=ROWS * 3 // 4,
+        of=ROWS,
+    )
 
 
 def test_which_codes_share_a_byte(tmp_path):
@@ -245,7 +276,9 @@ def test_which_codes_share_a_byte(tmp_path):
             found = next(e for e in hypothesis(s) if e.facts["order"] == "swapped in pairs")
             kinds[name, axis] = found.kind == "nibbles_swapped"
             assert ("two codes of each byte" in found.words) is kinds[name, axis]
-    assert {key for key, share in kinds.items() if share} == {(n, "columns") for n in ("gptq", "ct_int4", "mxfp4", "nvfp4")}
+    assert {key for key, share in kinds.items() if share} == {
+        (n, "columns") for n in ("gptq", "ct_int4", "mxfp4", "nvfp4")
+    }
 
 
 def test_rows_in_another_order(tmp_path):
@@ -258,14 +291,18 @@ def test_rows_in_another_order(tmp_path):
         parts = [t[places] for t in which] + [q, z, step][len(which) :]
         s = suspect(tmp_path / str(number), awq_stored(*parts), x, "awq")
         kind = "rows_permuted" if number == 0 else "codes_permuted"
-        found = same(list(orders.rows_in_another_order(s))[number : number + 1], kind, fit, moved=moved, of=ROWS)
+        found = same(
+            list(orders.rows_in_another_order(s))[number : number + 1], kind, fit, moved=moved, of=ROWS
+        )
         first = next(i for i in range(ROWS) if int(places[i]) != i)
         assert found.facts["order"] == f"row {first} is row {int(places[first])} of the original"
     heads = torch.tensor(llama(ROWS, 4))
     q, y, step = grid_of(x)
     for order, file in (("pairs", heads), ("halves", heads.argsort())):
         s = suspect(tmp_path / order, ct_stored(q[file], step[file]), x)
-        found = same(orders.rows_in_another_order(s), "rows_permuted", fit_of(x, y, step), order=order, heads=4)
+        found = same(
+            orders.rows_in_another_order(s), "rows_permuted", fit_of(x, y, step), order=order, heads=4
+        )
         said = {"pairs": "the two halves interleaved", "halves": "the even rows before the odd ones"}
         assert said[order] in found.words
 
@@ -277,7 +314,13 @@ def test_columns_in_another_order(tmp_path):
     other = x[:, places]
     q, y, step = grid_of(other)
     s = suspect(tmp_path / "columns", ct_stored(q, step), x)
-    found = same(orders.columns_in_another_order(s), "columns_permuted", fit_of(other, y, step), moved=moved, of=COLUMNS)
+    found = same(
+        orders.columns_in_another_order(s),
+        "columns_permuted",
+        fit_of(other, y, step),
+        moved=moved,
+        of=COLUMNS,
+    )
     first = next(i for i in range(COLUMNS) if int(places[i]) != i)
     assert found.facts["order"] == f"column {first} is column {int(places[first])} of the original"
     inside = torch.cat([32 * g + permutation(32, g) for g in range(COLUMNS // 32)])
@@ -290,7 +333,12 @@ def test_columns_in_another_order(tmp_path):
 
 def test_values_of_a_vector_in_another_order(tmp_path):
     x, places = weight()[0], permutation(COLUMNS)
-    for differs, heads, legitimate in ((True, 4, True), (False, 4, False), (True, 2, False), (True, 0, False)):
+    for differs, heads, legitimate in (
+        (True, 4, True),
+        (False, 4, False),
+        (True, 2, False),
+        (True, 0, False),
+    ):
         file = torch.tensor(llama(COLUMNS, 4))
         s = suspect(tmp_path / f"{differs} {heads}", {W: x[file]}, x, "", gguf_differs=differs, heads=heads)
         (found,) = orders.rows_in_another_order(s)
@@ -329,7 +377,10 @@ def test_columns_of_other_groups(tmp_path):
     q, z, step = awq_of(x[:, order])
     s = suspect(tmp_path / "awq", awq_stored(q[:, back_to], z, step), x, "awq")
     found = same(
-        orders.groups_of_columns(s), "g_idx_wrong", fit_of(x, ((q - z) * step)[:, back_to], step[:, back_to]), **facts
+        orders.groups_of_columns(s),
+        "g_idx_wrong",
+        fit_of(x, ((q - z) * step)[:, back_to], step[:, back_to]),
+        **facts,
     )
     assert "by their order" in found.words
     sound = suspect(tmp_path / "sound", releases.ct_int4(M, x), x)
@@ -340,7 +391,9 @@ def test_columns_of_other_groups_with_a_min(tmp_path):
     """Q4_1: each group has a scale and a min."""
     given, name = case("gguf_legacy"), "blk.0.attn_output.weight"
     release = open_checkpoint(given.release)
-    codes, scale, least = (given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min"))
+    codes, scale, least = (
+        given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min")
+    )
     size = codes.shape[1] // scale.shape[1]
     now = np.arange(codes.shape[1]) // size
     other = now.copy()
@@ -374,4 +427,6 @@ def test_columns_of_other_groups_of_small_floats(tmp_path):
     own = power.repeat_interleave(32, 1)[:, order]
     value = releases.E2M1[nibbles]
     gap = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 1, 1, 2])[nibbles & 7]
-    assert (found.fit.steps, found.fit.relative) == pytest.approx(fit_of(x[:, order], own * value, own * gap), rel=1e-5)
+    assert (found.fit.steps, found.fit.relative) == pytest.approx(
+        fit_of(x[:, order], own * value, own * gap), rel=1e-5
+    )

@@ -98,7 +98,14 @@ def test_a_bit_of_a_power_of_two_that_is_flipped(bit, tmp_path):
     scale[20, 2] ^= 1 << bit
     _, _, explained, _ = wrong_at(tmp_path, stored | {f"{M}.weight_scale": scale}, x, "mxfp4")
     (place,) = explained
-    assert (place.row, place.column, place.stop, place.what, place.bit, place.factor) == (20, 64, 96, "scale", bit, factor)
+    assert (place.row, place.column, place.stop, place.what, place.bit, place.factor) == (
+        20,
+        64,
+        96,
+        "scale",
+        bit,
+        factor,
+    )
 
 
 def test_runs_of_an_order(tmp_path):
@@ -110,7 +117,9 @@ def test_runs_of_an_order(tmp_path):
     for column in range(COLUMNS):
         start = lines.start_of(column)
         assert start == int(index[column]) * 32
-        assert lines.run(20, start).columns.tolist() == (index == index[column]).nonzero().reshape(-1).tolist()
+        assert (
+            lines.run(20, start).columns.tolist() == (index == index[column]).nonzero().reshape(-1).tolist()
+        )
 
 
 def test_a_zero_point_that_is_wrong(tmp_path):
@@ -121,7 +130,13 @@ def test_a_zero_point_that_is_wrong(tmp_path):
         wrong[20, 64:96] += by
         _, _, explained, _ = wrong_at(tmp_path / f"{by}", awq_stored(q, wrong, step), x, "awq")
         (place,) = explained
-        assert (place.row, place.column, place.stop, place.what, place.factor) == (20, 64, 96, "zero point", by)
+        assert (place.row, place.column, place.stop, place.what, place.factor) == (
+            20,
+            64,
+            96,
+            "zero point",
+            by,
+        )
         before, after = run_errors(x, (q - wrong) * step, (q - z) * step, 20, slice(64, 96))
         assert (place.before, place.after) == pytest.approx((before, after), rel=1e-4)
 
@@ -200,11 +215,22 @@ def test_where_bits_leak_to(kind, tmp_path):
     layout = next(t.layout for t in release.tensors.values() if t.is_quantized)
     rows, size = layout.shape[0], LEAKS[kind] or 16
     parity = np.arange(layout.shape[1]) // size % 2
-    for odd, even, worse in ((5.0, 1.0, "odd"), (1.0, 5.0, "even"), (2.25, 1.0, "odd"), (1.875, 1.0, ""), (1.0, 1.0, ""), (0.0, 0.0, "")):
+    for odd, even, worse in (
+        (5.0, 1.0, "odd"),
+        (1.0, 5.0, "even"),
+        (2.25, 1.0, "odd"),
+        (1.875, 1.0, ""),
+        (1.0, 1.0, ""),
+        (0.0, 0.0, ""),
+    ):
         found = leak_of(layout, np.where(parity == 1, odd, even) * rows)
         assert (found is not None) is bool(worse and LEAKS[kind])
         if found is not None:
-            assert (found.facts["worse"], found.facts["large"], found.facts["small"]) == (worse, max(odd, even), min(odd, even))
+            assert (found.facts["worse"], found.facts["large"], found.facts["small"]) == (
+                worse,
+                max(odd, even),
+                min(odd, even),
+            )
             assert found.facts["what"] == ("sub-blocks" if size == 32 else "halves of blocks")
     single = np.ones(layout.shape[1]) * rows
     single[parity.argmax()] = 1e6  # a single column does not decide
@@ -218,7 +244,12 @@ def test_where_nibbles_leak_to(tmp_path):
         found = leak_of(s.layout, np.tile([1.0, 5.0], COLUMNS // 2) * ROWS)
         assert (found is not None) is has, name
         if found is not None:
-            assert (found.facts["what"], found.facts["worse"], found.facts["large"], found.facts["small"]) == ("columns", "odd", 5.0, 1.0)
+            assert (
+                found.facts["what"],
+                found.facts["worse"],
+                found.facts["large"],
+                found.facts["small"],
+            ) == ("columns", "odd", 5.0, 1.0)
     for rows, has in ((8, True), (7, False)):  # 512 elements of each parity
         x = weight(rows)
         s = suspect(tmp_path / f"{rows}", releases.ct_int4(M, x), x)
@@ -249,14 +280,22 @@ def test_places_of_one_cause(tmp_path):
     assert "2 blocks of row 20" in finding.sentence
     wrong[20, 32:64] /= 2
     s = suspect(tmp_path / "two causes", ct_stored(q, wrong), x)
-    assert [f.facts["factor"] for f in places.of_codes_and_runs(s.measure)] == pytest.approx([3.0, 1.5], rel=0.03)
+    assert [f.facts["factor"] for f in places.of_codes_and_runs(s.measure)] == pytest.approx(
+        [3.0, 1.5], rel=0.03
+    )
     q, z, step = awq_of(x)
     off = z.clone()
     off[20, 64:96] += 2
     s = suspect(tmp_path / "zero", awq_stored(q, off, step), x, "awq")
     (finding,) = places.of_codes_and_runs(s.measure)
-    assert (finding.kind, finding.facts["steps"], finding.facts["first"], finding.facts["last"]) == ("zero_point_wrong", 2, 64, 95)
+    assert (finding.kind, finding.facts["steps"], finding.facts["first"], finding.facts["last"]) == (
+        "zero_point_wrong",
+        2,
+        64,
+        95,
+    )
     assert "row 20, columns 64 to 95" in finding.sentence
+
 
 # Runs
 
@@ -271,7 +310,10 @@ def scaled_run(run, by):
     return replace(run, scale=run.scale * by, y=run.y * by, gap=run.gap * abs(by))
 
 
-@for_each(("by", "said"), [(1.5, None), (2.0, 2.0), (0.25, 0.25), (2.2, 2.0), (2.6, None), (-2.0, -2.0), (1.1, 1.0), (1.01, "")])
+@for_each(
+    ("by", "said"),
+    [(1.5, None), (2.0, 2.0), (0.25, 0.25), (2.2, 2.0), (2.6, None), (-2.0, -2.0), (1.1, 1.0), (1.01, "")],
+)
 def test_what_a_run_could_be(by, said, tmp_path):
     """Its scale by the power of two that is near, and as it is measured; nothing within 2 %."""
     x = weight()
@@ -326,7 +368,10 @@ def test_a_run_that_rounding_explains(tmp_path):
     assert [places._rounded(almost, run.y, run.gap, n) for n in (exact, of_scale)] == [False, True]
 
 
-@for_each(("factor", "is_power"), [(1.0, True), (0.5, True), (-4.0, True), (3.0, False), (0.75, False), (1.001, False)])
+@for_each(
+    ("factor", "is_power"),
+    [(1.0, True), (0.5, True), (-4.0, True), (3.0, False), (0.75, False), (1.001, False)],
+)
 def test_powers_of_two(factor, is_power):
     assert places._is_power(factor) is is_power
 
@@ -340,7 +385,9 @@ def test_runs_with_a_min(tmp_path):
     """Q4_1: a scale or a min that is wrong, and neither the other."""
     given, name = case("gguf_legacy"), "blk.0.attn_output.weight"
     tensor = open_checkpoint(given.release).tensors[name]
-    codes, scale, least = (given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min"))
+    codes, scale, least = (
+        given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min")
+    )
     scale, least = (np.repeat(t, 32, 1) for t in (scale, least))
     noise = np.random.default_rng(5).uniform(-0.5, 0.5, codes.shape) * np.abs(scale)
     for what, by in (("scale", 1.5), ("min", 1.5), ("scale", 0.6), ("min", 0.5), ("", 1.0)):
@@ -355,7 +402,9 @@ def test_runs_with_a_min(tmp_path):
         run = lines.run(7, 64)
         assert torch.allclose(run.shift, torch.from_numpy(least[7, 64:96]).float(), rtol=1e-4)
         explained, _ = places.wrong_runs(lines)
-        assert [(p.row, p.column, p.what) for p in explained if (p.row, p.column) == (7, 64)] == [(7, 64, what)] * bool(what)
+        assert [(p.row, p.column, p.what) for p in explained if (p.row, p.column) == (7, 64)] == [
+            (7, 64, what)
+        ] * bool(what)
         if what:
             (place,) = [p for p in explained if (p.row, p.column) == (7, 64)]
             assert place.factor == pytest.approx(1 / by, rel=0.1)
@@ -364,7 +413,9 @@ def test_runs_with_a_min(tmp_path):
             assert what in changes
             assert "zero point" not in changes
             for kind, factor, values, gap, bit in places._changes(run):
-                wanted = run.scale * run.value / (factor if kind == "scale" else 1) + run.shift / (factor if kind == "min" else 1)
+                wanted = run.scale * run.value / (factor if kind == "scale" else 1) + run.shift / (
+                    factor if kind == "min" else 1
+                )
                 assert torch.allclose(values, wanted, rtol=1e-4, atol=1e-5)
                 assert torch.allclose(gap, run.gap / abs(factor if kind == "scale" else 1), rtol=1e-4), bit
     # a min that differs by less than 2 % is none that is wrong
@@ -380,14 +431,27 @@ def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
     wrong = scaled_run(lines.run(20, 64), 2.0)
     assert places._place_of(wrong, 1.0, None).what == "scale"
     for n, what in ((6, "scale"), (5, "")):
-        short = replace(wrong, **{k: getattr(wrong, k)[:n] for k in ("columns", "x", "y", "scale", "value", "gap")})
+        short = replace(
+            wrong, **{k: getattr(wrong, k)[:n] for k in ("columns", "x", "y", "scale", "value", "gap")}
+        )
         assert places._place_of(short, 1.0, None).what == what
     dead = replace(wrong, scale=torch.where(torch.arange(32) == 3, 0.0, wrong.scale))
     place = places._place_of(dead, 1.0, None)
     assert (place.what, place.factor, place.bit, place.after) == ("", 1.0, -1, math.inf)
     assert (place.row, place.column, place.stop) == (20, 64, 96)
 
-@for_each(("bulk", "mean", "looked_at"), [(1.0, 5.9, False), (1.0, 6.1, True), (4.0, 23.9, False), (4.0, 24.1, True), (0.02, 0.59, False), (0.02, 0.61, True)])
+
+@for_each(
+    ("bulk", "mean", "looked_at"),
+    [
+        (1.0, 5.9, False),
+        (1.0, 6.1, True),
+        (4.0, 23.9, False),
+        (4.0, 24.1, True),
+        (0.02, 0.59, False),
+        (0.02, 0.61, True),
+    ],
+)
 def test_which_runs_are_looked_at(bulk, mean, looked_at, tmp_path):
     """Those whose squared error is six times that of the weight, or six tenths of that of rounding, at least."""
     x = weight()
@@ -405,8 +469,14 @@ def test_which_flips_are_possible(tmp_path):
     for code in (0x01, 0x08, 0x38, 0x77, 0x7E, 0x5F):
         scale = stored[f"{M}.weight_scale"].clone().view(torch.uint8)
         scale[20, 4] = code
-        _, lines = lines_of(tmp_path / f"{code}", stored | {f"{M}.weight_scale": scale.view(torch.float8_e4m3fn)}, x, "nvfp4")
-        numbers = torch.tensor([code] + [code ^ 1 << bit for bit in range(8)], dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+        _, lines = lines_of(
+            tmp_path / f"{code}", stored | {f"{M}.weight_scale": scale.view(torch.float8_e4m3fn)}, x, "nvfp4"
+        )
+        numbers = (
+            torch.tensor([code] + [code ^ 1 << bit for bit in range(8)], dtype=torch.uint8)
+            .view(torch.float8_e4m3fn)
+            .double()
+        )
         factors = {bit: float(n / numbers[0]) for bit, n in enumerate(numbers[1:]) if n and n.isfinite()}
         assert {bit: factor for factor, bit in places._flips(lines.run(20, 64))} == factors
         assert len(factors) < 8 or code in (0x38, 0x5F, 0x08)
@@ -434,13 +504,33 @@ def test_how_far_rounding_may_be_off(name, tmp_path):
                 errors = [0.0] * 32
                 errors[i] = off + float(room[i])
                 given = away(run, errors)
-                assert places._rounded(scaled_run(given, 5.0), run.y, run.gap, Nearest(tolerance, 0.1, (), 0, False)) is is_rounded, (i, off)
-    for margin, off, found in ((0.3, 0.79, False), (0.3, 0.81, True), (0.0, 0.499, False), (0.0, 0.501, True)):
+                assert (
+                    places._rounded(
+                        scaled_run(given, 5.0), run.y, run.gap, Nearest(tolerance, 0.1, (), 0, False)
+                    )
+                    is is_rounded
+                ), (i, off)
+    for margin, off, found in (
+        (0.3, 0.79, False),
+        (0.3, 0.81, True),
+        (0.0, 0.499, False),
+        (0.0, 0.501, True),
+    ):
         before = away(run, [off] * 3 + [0.0] * 29)  # what must have been wrong: three beyond by the margin
         assert places._rounded(before, before.x, run.gap, Nearest(0.0, margin, (), 0, False)) is found
 
 
-@for_each(("off", "bulk", "what"), [(0.95, 1.0, ""), (0.95, 2.8, ""), (0.95, 3.7, "scale"), (0.45, 0.1, "scale"), (0.55, 0.1, ""), (0.55, 1.3, "scale")])
+@for_each(
+    ("off", "bulk", "what"),
+    [
+        (0.95, 1.0, ""),
+        (0.95, 2.8, ""),
+        (0.95, 3.7, "scale"),
+        (0.45, 0.1, "scale"),
+        (0.55, 0.1, ""),
+        (0.55, 1.3, "scale"),
+    ],
+)
 def test_what_is_left_after_a_change(off, bulk, what, tmp_path):
     """At most three times the squared error of the weight, or of rounding: 12 off² of steps."""
     x = weight()
@@ -464,7 +554,11 @@ def test_runs_of_one_magnitude(tmp_path):
     y = 7 * signs * run.scale
     one = replace(run, value=7 * signs, y=y, x=y)
     place = places._place_of(scaled_run(one, 3.0), 1.0, None)
-    assert (place.what, place.factor, place.after) == ("scale", pytest.approx(3.0), pytest.approx(0.0, abs=1e-6))
+    assert (place.what, place.factor, place.after) == (
+        "scale",
+        pytest.approx(3.0),
+        pytest.approx(0.0, abs=1e-6),
+    )
 
 
 def test_what_is_no_change(tmp_path):
@@ -473,7 +567,16 @@ def test_what_is_no_change(tmp_path):
     q, z, step = awq_of(x)
     _, lines = lines_of(tmp_path, awq_stored(q, z, step), x, "awq")
     run = lines.run(20, 64)
-    for by, found in ((0, []), (1, [1.0]), (-3, [-3.0]), (65_535, [65_535.0]), (65_536, []), (-65_535, [-65_535.0]), (-65_536, []), (1e30, [])):
+    for by, found in (
+        (0, []),
+        (1, [1.0]),
+        (-3, [-3.0]),
+        (65_535, [65_535.0]),
+        (65_536, []),
+        (-65_535, [-65_535.0]),
+        (-65_536, []),
+        (1e30, []),
+    ):
         moved = replace(run, x=run.y + by * run.scale)
         assert [c[1] for c in places._changes(moved) if c[0] == "zero point"] == found
 
@@ -529,7 +632,13 @@ def test_values_that_differ(tmp_path):
     at = (40, 2) if abs(float(y[40, 2] - x[40, 2])) == largest else (3, 9)
     relative = float(((x - y).double() ** 2).sum().sqrt() / (x.double() ** 2).sum().sqrt())
     assert relative < 0.05
-    facts = {"values": 2, "of": x.numel(), "largest": pytest.approx(largest), "first": at, "relative": pytest.approx(relative, rel=1e-5)}
+    facts = {
+        "values": 2,
+        "of": x.numel(),
+        "largest": pytest.approx(largest),
+        "first": at,
+        "relative": pytest.approx(relative, rel=1e-5),
+    }
     for alone, severity in ((True, "error"), (False, "note")):
         finding = of_values(tmp_path / severity, y, x, alone)
         assert (finding.kind, finding.severity, finding.facts) == ("plain_differs", severity, facts)
@@ -581,6 +690,7 @@ def test_every_weight_is_judged(tmp_path):
     found = list(judge(measures, s.release, s.source, Heads()))
     assert found == [()] * 5
 
+
 # Global scales
 
 
@@ -595,16 +705,26 @@ def test_constants_of_global_scales():
     away, nearest = global_scales._One(0.55, False, (1344.0,)).away(2688.0)
     assert (away, nearest) == (pytest.approx(0.1), 0.5)
     constant = global_scales.GlobalScales._constant
-    ones = {f"{i}": global_scales._One(p / 448.0, False, (p,)) for i, p in enumerate((1.0, 2.0, 3.0, 5.0, 7.0))}
+    ones = {
+        f"{i}": global_scales._One(p / 448.0, False, (p,)) for i, p in enumerate((1.0, 2.0, 3.0, 5.0, 7.0))
+    }
     assert constant(ones) == 448.0
     ones["shared"] = global_scales._One(9.0 / 448.0, False, (4.0, 9.0))
     assert constant(ones) == 448.0
-    assert constant({n: global_scales._One(p / 447.3, False, (p,)) for n, p in (("a", 1.0), ("b", 2.0))}) == pytest.approx(447.3)
+    assert constant(
+        {n: global_scales._One(p / 447.3, False, (p,)) for n, p in (("a", 1.0), ("b", 2.0))}
+    ) == pytest.approx(447.3)
 
 
 def test_which_weights_have_one_scale(tmp_path):
     x = weight()
-    for name, has in (("nvfp4", True), ("mxfp4", False), ("ct_int8", False), ("fp8", False), ("ct_int4", False)):
+    for name, has in (
+        ("nvfp4", True),
+        ("mxfp4", False),
+        ("ct_int8", False),
+        ("fp8", False),
+        ("ct_int4", False),
+    ):
         s = suspect(tmp_path / name, WRITERS[name][0](M, x), x, name)
         assert global_scales.has_one(s.layout) is has, name
     given = case("ct_fp8_tensor")

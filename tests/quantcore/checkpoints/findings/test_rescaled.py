@@ -36,7 +36,10 @@ def factors_of(count, by, others=1.0):
     return factors
 
 
-@for_each(("share", "told"), [(0.0, False), (0.7, False), (0.75, False), (0.8, True), (1.0, True), (1.2, True), (1.3, False)])
+@for_each(
+    ("share", "told"),
+    [(0.0, False), (0.7, False), (0.75, False), (0.8, True), (1.0, True), (1.2, True), (1.3, False)],
+)
 def test_columns_that_take_a_part_of_their_factors(share, told, tmp_path):
     """A factor whose effect is half there explains as much error as it adds."""
     x = (100 * weight()).round()  # so that three quarters, the limit, are exact
@@ -84,8 +87,14 @@ def test_columns_of_0_show_nothing(tmp_path):
 def test_rows_may_be_multiplied_too(tmp_path):
     """By any factors; columns then show theirs beside the typical one alone."""
     x = weight()
-    rows = torch.linspace(0.4, 2.5, ROWS)[torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))][:, None]
-    columns = torch.exp(torch.linspace(-0.7, 0.7, COLUMNS)[torch.randperm(COLUMNS, generator=torch.Generator().manual_seed(2))])
+    rows = torch.linspace(0.4, 2.5, ROWS)[torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))][
+        :, None
+    ]
+    columns = torch.exp(
+        torch.linspace(-0.7, 0.7, COLUMNS)[
+            torch.randperm(COLUMNS, generator=torch.Generator().manual_seed(2))
+        ]
+    )
     assert are_multiplied(*of(tmp_path / "both", x * rows * columns, x), columns)
     assert not are_multiplied(*of(tmp_path / "rows", x * rows, x), columns)
     assert not are_multiplied(*of(tmp_path / "inverse", x * rows / columns, x), columns)
@@ -106,7 +115,9 @@ def test_the_error_in_the_first_rows(elements, rows, tmp_path, monkeypatch):
     wanted = float(((x - y).double() ** 2)[:rows].sum())
     assert error_of(*of(tmp_path / "two", bad, x)) == pytest.approx(wanted, rel=1e-6)
     shape = (ROWS, 4, COLUMNS // 4)
-    assert error_of(*of(tmp_path / "three", y.reshape(shape), x.reshape(shape))) == pytest.approx(wanted, rel=1e-6)
+    assert error_of(*of(tmp_path / "three", y.reshape(shape), x.reshape(shape))) == pytest.approx(
+        wanted, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("shape", [(ROWS, COLUMNS), (ROWS, 4, COLUMNS // 4)])
@@ -168,7 +179,20 @@ def test_what_a_norm_is_divided_by(added, tmp_path):
     assert norms(tmp_path / "axes", x, x * by, {NORM: was - added}, {NORM: was / by - added}).other == NORM
 
 
-@for_each("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "one was 0", "one sign", "all signs"])
+@for_each(
+    "why",
+    [
+        "not multiplied",
+        "same norm",
+        "another layer",
+        "another length",
+        "a matrix",
+        "one is 0",
+        "one was 0",
+        "one sign",
+        "all signs",
+    ],
+)
 def test_norms_that_multiply_nothing(why, tmp_path):
     x, by = weight(), torch.linspace(0.5, 2, COLUMNS)
     was, name = torch.linspace(1.5, 2.5, COLUMNS), NORM
@@ -204,7 +228,14 @@ def test_the_best_of_several_norms(tmp_path):
     near = 1 + 0.9 * (by - 1)
     for first, second in ((by, near), (near, by)):
         given = {NORM: was, other: was}
-        found = norms(tmp_path / str(float(first[0])), x, x * by, given, {NORM: was / first, other: was / second}, (NORM, other))
+        found = norms(
+            tmp_path / str(float(first[0])),
+            x,
+            x * by,
+            given,
+            {NORM: was / first, other: was / second},
+            (NORM, other),
+        )
         assert found.other == (NORM if first is by else other)
 
 

@@ -35,7 +35,14 @@ def test_the_code_that_is_farthest_off_is_said(sound, monkeypatch):
     stored = int(q[9, 70]) & 15
     assert (finding.severity, finding.kind, finding.tensors) == ("error", "code_impossible", (W,))
     # the code is the nearest one here: no bit of it is flipped
-    assert finding.facts == {"elements": 3, "row": 9, "column": 70, "steps": 3.0, "code": stored, "nearest": stored}
+    assert finding.facts == {
+        "elements": 3,
+        "row": 9,
+        "column": 70,
+        "steps": 3.0,
+        "code": stored,
+        "nearest": stored,
+    }
     for at, steps in ((slice(0, 2), 3.0), (slice(0, 1), 0.55)):
         finding = codes(s, lines, monkeypatch, found[at])
         assert (finding.facts["elements"], finding.facts["steps"]) == (len(found[at]), steps)
@@ -51,14 +58,18 @@ def test_codes_of_runs_that_are_explained_are_not_said_again(sound, monkeypatch)
     assert codes(s, lines, monkeypatch, found, in_few_columns=True) is None
 
 
-@pytest.mark.parametrize(("kept", "unexplained", "words"), [(2, 2, "all others"), (2, 3, "nearly all others")])
+@pytest.mark.parametrize(
+    ("kept", "unexplained", "words"), [(2, 2, "all others"), (2, 3, "nearly all others")]
+)
 def test_how_many_others_are_rounded_to_nearest(kept, unexplained, words, sound, monkeypatch):
     s, _, lines = sound
     found = [Beyond(0.5, 3, column, 1.0) for column in range(kept)]
     assert f"although {words} are" in codes(s, lines, monkeypatch, found, unexplained=unexplained).sentence
 
 
-@pytest.mark.parametrize(("count", "words"), [(KEPT - 1, f"has {KEPT - 1} codes"), (KEPT, f"has at least {KEPT} codes")])
+@pytest.mark.parametrize(
+    ("count", "words"), [(KEPT - 1, f"has {KEPT - 1} codes"), (KEPT, f"has at least {KEPT} codes")]
+)
 def test_more_codes_than_are_kept(count, words, sound, monkeypatch):
     s, _, lines = sound
     found = [Beyond(0.5, 3, column, 1.0) for column in range(count)]
@@ -83,7 +94,9 @@ def test_from_where_on_a_block_is_far(is_nearest, is_zero, mean, bulk, before, k
     monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False) if is_nearest else None)
     m = replace(s.measure, bulk=bulk, runs=[(mean, 20, 64)])
     run = lines.run(20, 64)
-    left = [(WrongRun(20, 64, 96, "", 1.0, -1, before, math.inf), replace(run, y=run.y * (0 if is_zero else -1)))]
+    left = [
+        (WrongRun(20, 64, 96, "", 1.0, -1, before, math.inf), replace(run, y=run.y * (0 if is_zero else -1)))
+    ]
     found = places._worse(m, lines, left)
     assert [f.kind for f in found] == [kind] * bool(kind)
     if kind == "zeroed":
@@ -102,7 +115,9 @@ def test_the_worst_block_is_said(sound, monkeypatch):
     left = []
     for row, column, before in at:
         run = lines.run(row, column)
-        left.append((WrongRun(row, column, column + 32, "", 1.0, -1, before, math.inf), replace(run, y=-run.y)))
+        left.append(
+            (WrongRun(row, column, column + 32, "", 1.0, -1, before, math.inf), replace(run, y=-run.y))
+        )
     (finding,) = places._worse(m, lines, left)
     assert finding.facts == {"runs": 3, "row": 20, "first": 64, "last": 95, "before": 4.0}
 
@@ -113,7 +128,12 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     s, _, lines = sound
     monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False))
     monkeypatch.setattr(places, "_MATTERS", 0.0625)  # so that the limit is exact
-    m = replace(s.measure, bulk=1.0, runs=[(100.0, 20, 64)], sums=replace(s.measure.sums, xx=original * ROWS * COLUMNS))
+    m = replace(
+        s.measure,
+        bulk=1.0,
+        runs=[(100.0, 20, 64)],
+        sums=replace(s.measure.sums, xx=original * ROWS * COLUMNS),
+    )
     x, y = torch.zeros(32), torch.ones(32)
     x[:1], y[1:] = 0.0, 0.0
     x[1], y[0] = 1.0, 1.0  # Σe² = 2 = 0.0625 · 32
@@ -131,7 +151,11 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
 )  # fmt: skip
 def test_factors_that_are_one_cause(factors, groups):
     """To one decimal above 1, to three below."""
-    found = list(places.alike([WrongRun(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], places._cause).values())
+    found = list(
+        places.alike(
+            [WrongRun(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], places._cause
+        ).values()
+    )
     assert [len(group) for group in found] == [len(factors) // groups] * groups
 
 

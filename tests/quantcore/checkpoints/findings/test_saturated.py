@@ -38,7 +38,12 @@ def int4(x, low=-8, high=7, factor=1.0):
 def test_integers_that_end_too_early(tmp_path):
     """The negative half is lost, codes are those of another width, or scales are too small."""
     x = weight()
-    cases = {"negative": (0, 7, 1.0), "positive": (-7, 0, 1.0), "of 3 bits": (-4, 3, 1.0), "half": (-8, 7, 0.5)}
+    cases = {
+        "negative": (0, 7, 1.0),
+        "positive": (-7, 0, 1.0),
+        "of 3 bits": (-4, 3, 1.0),
+        "half": (-8, 7, 0.5),
+    }
     for case, (low, high, factor) in cases.items():
         q, step, right = int4(x, low, high, factor)
         (found,) = check(tmp_path / case, ct_stored(q, step), x, "ct_int4")
@@ -70,7 +75,9 @@ def test_2_bits_lose_less_and_reach_less(tmp_path):
         errors = [f for f in found if f.severity == "error"]
         assert [f.kind for f in errors] == ["saturated"] * wrong, factor
         if wrong:
-            assert errors[0].facts["sqnr"] == pytest.approx(sqnr(groups, bias.float() + q * step.float()), rel=1e-3)
+            assert errors[0].facts["sqnr"] == pytest.approx(
+                sqnr(groups, bias.float() + q * step.float()), rel=1e-3
+            )
 
 
 def test_codes_of_0_where_the_original_has_values(tmp_path):
@@ -100,7 +107,9 @@ def test_floats(tmp_path):
     codes = (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
     (found,) = check(tmp_path, {f"{M}.weight": codes, f"{M}.weight_scale": scale}, x, "fp8")
     assert (found.kind, found.facts["factor"], found.facts["high"]) == ("saturated", 4, 448)
-    assert found.facts["share"] == pytest.approx(float((x.abs() > scale * (448 + 16)).float().mean()), rel=1e-6)
+    assert found.facts["share"] == pytest.approx(
+        float((x.abs() > scale * (448 + 16)).float().mean()), rel=1e-6
+    )
     right = (x / (4 * scale)).to(torch.float8_e4m3fn).float() * 4 * scale
     assert found.facts["reach"] == pytest.approx(sqnr(x, right), rel=1e-4)
 

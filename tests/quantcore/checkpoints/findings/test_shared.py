@@ -42,14 +42,24 @@ def test_flat_lines_of_all_layers():
     assert not list(of_flat({"swin.attn_mask": (Flat("row", 60, 64, 60, 0, True, "value"),)}))
     (one,) = of_flat({"lm_head.weight": (Flat("row", 63, 64, 63, 1, True, "value"),)})
     assert "other layers" not in one.sentence
-    assert {k: one.facts[k] for k in ("lines", "of", "first", "side_by_side")} == {"lines": 63, "of": 64, "first": 1, "side_by_side": 63}
+    assert {k: one.facts[k] for k in ("lines", "of", "first", "side_by_side")} == {
+        "lines": 63,
+        "of": 64,
+        "first": 1,
+        "side_by_side": 63,
+    }
 
 
 def test_numbers_that_all_layers_share():
     """Equal scales, unless they are powers of two; an RMS that no model's matrices have, where most of them have it."""
     assert [f.facts["scales"] for f in of_constants(dict.fromkeys(NAMES, (0.01, 64)))] == [64] * 5
     assert len(list(of_constants(dict.fromkeys(NAMES, (1.0, 64))))) == 5
-    for given in ({NAMES[0]: (0.01, 64)}, dict.fromkeys(NAMES, (0.25, 64)), dict.fromkeys(NAMES, (0.01, 8)), dict(zip(NAMES, [(0.01, 64)] * 4 + [(0.02, 64)], strict=True))):
+    for given in (
+        {NAMES[0]: (0.01, 64)},
+        dict.fromkeys(NAMES, (0.25, 64)),
+        dict.fromkeys(NAMES, (0.01, 8)),
+        dict(zip(NAMES, [(0.01, 64)] * 4 + [(0.02, 64)], strict=True)),
+    ):
         assert not list(of_constants(given))
     for spread, side in ((5.0, "larger"), (1e-4, "smaller")):
         for plain, is_model in (([0.02, 0.03], False), ([], True)):
@@ -75,7 +85,9 @@ def test_a_transposed_weight():
 
 def test_a_transposed_weight_without_siblings(tmp_path):
     """The original, and the other matrices, show it; where most are transposed, a library stores them so."""
-    w = {f"model.{n}.weight": weight(32, 64, seed=i) for i, n in enumerate(("head", "in", "out", "up", "down"))}
+    w = {
+        f"model.{n}.weight": weight(32, 64, seed=i) for i, n in enumerate(("head", "in", "out", "up", "down"))
+    }
     original = release(tmp_path / "original", w)
     turned = w | {"model.up.weight": w["model.up.weight"].T}
     (found,) = [f for f in release(tmp_path / "one", turned).findings(original) if f.severity == "error"]
@@ -105,7 +117,11 @@ def test_zero_points_beside_a_symmetric_config(tmp_path):
     scale = (high - low) / 255
     zero = (-128 - low / scale).round()
     codes = ((x / scale).round() + zero).clamp(-128, 127)
-    stored = {"m.weight": codes.to(torch.int8), "m.weight_scale": scale, "m.weight_zero_point": zero.to(torch.int8)}
+    stored = {
+        "m.weight": codes.to(torch.int8),
+        "m.weight_scale": scale,
+        "m.weight_zero_point": zero.to(torch.int8),
+    }
     config = {"quantization_config": WRITERS["ct_int8"][1]}
     opened = release(tmp_path / "asymmetric", stored, config)
     (found,) = loud(opened)
@@ -114,7 +130,9 @@ def test_zero_points_beside_a_symmetric_config(tmp_path):
     stored["m.weight_zero_point"] *= 0
     assert loud(release(tmp_path / "zeros", stored, config)) == []
     stored = WRITERS["awq"][0]("m", x)
-    (found,) = loud(release(tmp_path / "awq", stored, {"quantization_config": WRITERS["awq"][1] | {"zero_point": False}}))
+    (found,) = loud(
+        release(tmp_path / "awq", stored, {"quantization_config": WRITERS["awq"][1] | {"zero_point": False}})
+    )
     assert (found.kind, found.facts["middle"]) == ("config_symmetric", 8)
 
 
@@ -122,7 +140,9 @@ def test_a_format_that_does_not_exist(tmp_path):
     """At the top of the config: each group's is used."""
     config = json.loads(json.dumps(WRITERS["ct_int4"][1])) | {"format": "packed-quantised"}
     opened = release(tmp_path, WRITERS["ct_int4"][0]("m", weight()), {"quantization_config": config})
-    assert [(f.kind, f.facts["format"]) for f in loud(opened)] == [("config_contradicted", "'packed-quantised'")]
+    assert [(f.kind, f.facts["format"]) for f in loud(opened)] == [
+        ("config_contradicted", "'packed-quantised'")
+    ]
     assert opened.tensors["m.weight"].is_quantized
 
 
@@ -130,23 +150,34 @@ def test_a_format_that_does_not_exist(tmp_path):
 def test_bits_of_mlx(stored, said, tmp_path):
     """Those that fit the group size are believed before a group that MLX does not have."""
     codes = np.random.default_rng(1).integers(0, 1 << stored, (16, 128))
-    packed = (codes.reshape(16, -1, 32 // stored).astype(np.uint32) << (stored * np.arange(32 // stored, dtype=np.uint32))).sum(-1)
+    packed = (
+        codes.reshape(16, -1, 32 // stored).astype(np.uint32)
+        << (stored * np.arange(32 // stored, dtype=np.uint32))
+    ).sum(-1)
     scales, biases = torch.full((16, 4), 0.01).half(), torch.full((16, 4), -0.1).half()
     config = CONFIG | {"quantization": {"bits": said, "group_size": 32}}
-    opened = release(tmp_path, {"m.weight": packed.astype(np.uint32), "m.scales": scales, "m.biases": biases}, config)
+    opened = release(
+        tmp_path, {"m.weight": packed.astype(np.uint32), "m.scales": scales, "m.biases": biases}, config
+    )
     product = (torch.from_numpy(codes).half() * scales[0, 0]).half()
     assert torch.equal(opened.tensors["m.weight"].read(), (product + biases[0, 0]).half().float())
     facts = [f.facts for f in loud(opened) if f.kind == "config_contradicted"]
     assert [(f["said"], f["bits"]) for f in facts] == [(said, stored)]
 
 
-@pytest.mark.parametrize(("stored", "said"), [((4, 64), (8, 32)), ((4, 64), (2, 128)), ((8, 32), (4, 64)), ((4, 64), None)])
+@pytest.mark.parametrize(
+    ("stored", "said"), [((4, 64), (8, 32)), ((4, 64), (2, 128)), ((8, 32), (4, 64)), ((4, 64), None)]
+)
 def test_bits_of_mlx_that_two_group_sizes_fit(stored, said, tmp_path):
     """A layer that takes the hidden state has its width, so that the shapes have one reading; its sibling has it too."""
     (bits, size), names = stored, ("model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj")
     words = torch.arange(16 * 128 * bits // 32, dtype=torch.int64).reshape(16, -1).to(torch.uint32)
     scales = torch.full((16, 128 // size), 0.01).half()
-    tensors = {f"{n}.{part}": value for n in names for part, value in (("weight", words.clone()), ("scales", scales.clone()), ("biases", -scales))}
+    tensors = {
+        f"{n}.{part}": value
+        for n in names
+        for part, value in (("weight", words.clone()), ("scales", scales.clone()), ("biases", -scales))
+    }
     config = CONFIG | ({"quantization": dict(zip(("bits", "group_size"), said, strict=True))} if said else {})
     opened = release(tmp_path, tensors, config)
     for name in names:
@@ -163,9 +194,15 @@ def test_values_on_one_side_of_0(tmp_path):
     assert [f.facts["share"] for f in of_signs(means)] == list(means.values())
     assert not list(of_signs(means | {NAMES[0]: 0.02, NAMES[1]: -0.1}))
     assert not list(of_signs(dict(list(means.items())[:3])))
-    stored = {k: v for i, name in enumerate(NAMES) for k, v in WRITERS["ct_int8"][0](name[:-7], weight(seed=i)).items()}
+    stored = {
+        k: v
+        for i, name in enumerate(NAMES)
+        for k, v in WRITERS["ct_int8"][0](name[:-7], weight(seed=i)).items()
+    }
     stored |= {k: v.clamp(min=0) for k, v in stored.items() if v.dtype == torch.int8}
-    assert {"one_sided"} <= {f.kind for f in loud(release(tmp_path, stored, {"quantization_config": WRITERS["ct_int8"][1]}))}
+    assert {"one_sided"} <= {
+        f.kind for f in loud(release(tmp_path, stored, {"quantization_config": WRITERS["ct_int8"][1]}))
+    }
 
 
 def test_groups_in_another_order(tmp_path):

@@ -18,8 +18,9 @@ from releases import release
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import siblings
 from quantcore.checkpoints.findings.record import in_layer_order, layer_of, role_of, subject_of
-from quantcore.checkpoints.findings.siblings import Extremes, Largest, Summary, of_siblings
+from quantcore.checkpoints.findings.siblings import of_siblings
 from quantcore.checkpoints.findings.structure import of_structure
+from quantcore.checkpoints.findings.summary import Extremes, Largest, Summary, _sampled
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.release import Release
 
@@ -146,7 +147,9 @@ BROKEN = {
 MLX = "model.layers.1.self_attn.q_proj"
 
 
-@pytest.mark.parametrize("change", [without(f"{MLX}.biases"), put(f"{MLX}.scales", lambda t: t.view(torch.int16))])
+@pytest.mark.parametrize(
+    "change", [without(f"{MLX}.biases"), put(f"{MLX}.scales", lambda t: t.view(torch.int16))]
+)
 def test_biases_that_are_gone_and_scales_that_are_integers(change, tmp_path):
     tensors, given = stored("llama", "mlx", 5, 2)
     change(tensors, given)
@@ -244,7 +247,9 @@ def test_what_libraries_write_has_no_warning(library, kind, wide, tmp_path):
     for module in needed:
         pytest.importorskip(module)
     tensors, metadata, more = write(weights(kind, 1, 6))
-    checkpoint = release(tmp_path, tensors, random_releases.CONFIGS[kind] | {"hidden_size": 256} | more, metadata)
+    checkpoint = release(
+        tmp_path, tensors, random_releases.CONFIGS[kind] | {"hidden_size": 256} | more, metadata
+    )
     found = checkpoint.findings()
     assert sum(tensor.is_quantized for tensor in checkpoint.tensors.values()) >= 18
     assert [f.sentence for f in found if f.severity != "note"] == []
@@ -335,12 +340,17 @@ UP_PROJ = "model.layers.{}.mlp.up_proj.weight"
 )  # fmt: skip
 def test_means_that_lie_to_one_side(means, shape, said):
     """A fifth of the RMS and more, of which no sibling has a fifth."""
-    of_role = [Summary(UP_PROJ.format(i), "gptq int4", shape, 2.0, Largest(9.0), 2 * mean) for i, mean in enumerate(means)]
+    of_role = [
+        Summary(UP_PROJ.format(i), "gptq int4", shape, 2.0, Largest(9.0), 2 * mean)
+        for i, mean in enumerate(means)
+    ]
     found = list(siblings._shifted(of_role))
     assert [f.tensors for f in found] == ([(UP_PROJ.format(said),)] if said is not None else [])
     for finding in found:
         others = [abs(mean) for i, mean in enumerate(means) if i != said]
-        assert finding.facts == pytest.approx({"share": abs(means[said]), "high": max(others), "siblings": len(others)})
+        assert finding.facts == pytest.approx(
+            {"share": abs(means[said]), "high": max(others), "siblings": len(others)}
+        )
         # without a spread there is no share, and one sibling fewer
         assert list(siblings._shifted([*of_role[:4], replace(of_role[4], spread=0.0)])) == []
 
@@ -435,7 +445,11 @@ def test_an_expert_that_one_layer_lacks():
 
 def test_keys_and_values_that_one_layer_lacks():
     """Of one layer alone they are lost, if no config says that layers share them."""
-    names = layers(*ATTENTION, of=(0, 1, 3, 4)) + layers("self_attn.q_proj", "self_attn.o_proj", of=(2,)) + layers(*MLP, of=range(5))
+    names = (
+        layers(*ATTENTION, of=(0, 1, 3, 4))
+        + layers("self_attn.q_proj", "self_attn.o_proj", of=(2,))
+        + layers(*MLP, of=range(5))
+    )
     gone = {("error", f"model.layers.2.self_attn.{n}_proj.weight") for n in "kv"}
     assert lacking(names) == gone
     stored_so = {name: Piece() for name in names}
@@ -500,7 +514,7 @@ def test_print_and_near_names(tmp_path):
 @for_each(("columns", "first_and_last"), [(70_000, (0,)), (40_000, (0, 9)), (30_000, (0, 9))])
 def test_a_sample_is_spread_over_the_rows(columns, first_and_last):
     """One run of rows begins at the first; of several, the last ends at the last row."""
-    runs = list(siblings._sampled(SimpleNamespace(shape=(10, columns))))
+    runs = list(_sampled(SimpleNamespace(shape=(10, columns))))
     assert (runs[0].start, runs[-1].start) == (first_and_last[0], first_and_last[-1])
     assert [run.stop - run.start for run in runs] == [1] * len(runs)
 

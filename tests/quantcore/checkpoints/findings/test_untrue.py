@@ -14,7 +14,8 @@ from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, summary
 from quantcore.checkpoints.findings.record import finding_of, grouped
-from quantcore.checkpoints.findings.siblings import Largest, Summary, of_siblings
+from quantcore.checkpoints.findings.siblings import of_siblings
+from quantcore.checkpoints.findings.summary import Largest, Summary
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import write
 

@@ -46,17 +46,35 @@ def test_hqq_without_groups(tmp_path):
     """A scale per column (axis 0), per row (axis 1), or one for all."""
     generator = np.random.default_rng(1)
     codes = generator.integers(0, 256, (6, 8), dtype=np.uint8)
-    for axis, shape, storage in ((0, (1, 8), "per_channel(1)"), (1, (6, 1), "per_channel(0)"), (0, (1, 1), "per_tensor"), (1, (1, 1), "per_tensor")):
-        scale, zero = generator.normal(size=shape).astype(np.float32), generator.integers(1, 255, shape).astype(np.float32)
+    for axis, shape, storage in (
+        (0, (1, 8), "per_channel(1)"),
+        (1, (6, 1), "per_channel(0)"),
+        (0, (1, 1), "per_tensor"),
+        (1, (1, 1), "per_tensor"),
+    ):
+        scale, zero = (
+            generator.normal(size=shape).astype(np.float32),
+            generator.integers(1, 255, shape).astype(np.float32),
+        )
         tensor = hqq(
-            tmp_path / f"{axis}{shape}", torch.tensor(codes), torch.tensor(scale), torch.tensor(zero), axis=torch.tensor(axis, dtype=torch.int32)
+            tmp_path / f"{axis}{shape}",
+            torch.tensor(codes),
+            torch.tensor(scale),
+            torch.tensor(zero),
+            axis=torch.tensor(axis, dtype=torch.int32),
         )
         wanted = (codes - zero) * scale
         assert np.array_equal(tensor.read().numpy(), wanted)
         assert np.array_equal(tensor.read(slice(2, 5)).numpy(), wanted[2:5])
-        assert f"{tensor.layout.granularity}" .lower().replace("axis=", "").startswith(storage.replace("_", "")[:9])
+        assert (
+            f"{tensor.layout.granularity}".lower()
+            .replace("axis=", "")
+            .startswith(storage.replace("_", "")[:9])
+        )
         assert storage in tensor.storage
-        assert tensor.layout.granularity == (PerChannel(1 - axis) if "channel" in storage else tensor.layout.granularity)
+        assert tensor.layout.granularity == (
+            PerChannel(1 - axis) if "channel" in storage else tensor.layout.granularity
+        )
         index = (4, 5)
         place = tensor.locate(index).parameters["scale"]
         at = np.unravel_index((place.bits[0][0] - tensor.layout.pieces["scale"].offset) // 4, shape)
@@ -82,7 +100,10 @@ def test_hqq_groups_along_columns(rows, columns, size, tmp_path):
         assert np.array_equal(tensor.read(slice(start, stop)).numpy(), wanted[start:stop])
     if groups > 1:
         assert tensor.layout.granularity == PerBlock((1, 1))
-        assert tensor.layout.group_index().tolist() == (np.arange(rows * columns) % groups).reshape(rows, columns).tolist()
+        assert (
+            tensor.layout.group_index().tolist()
+            == (np.arange(rows * columns) % groups).reshape(rows, columns).tolist()
+        )
     for index in ((0, 0), (rows - 1, columns - 1), (2, 5)):
         place = tensor.locate(index).parameters["zero_point"]
         flat = (place.bits[0][0] - tensor.layout.pieces["zero"].offset) // 4
@@ -94,7 +115,13 @@ def test_hqq_codes_viewed_as_floats(tmp_path):
     codes = torch.from_numpy(np.random.default_rng(6).integers(0, 256, (6, 8), dtype=np.uint8))
     for dtype in (torch.float16, torch.float32):
         given = {"shape": torch.tensor([6, 8]), "view_as_float": torch.tensor(1, dtype=torch.uint8)}
-        tensor = hqq(tmp_path / str(dtype), codes.view(dtype), torch.full((1, 8), 0.5), torch.full((1, 8), 3.0), **given)
+        tensor = hqq(
+            tmp_path / str(dtype),
+            codes.view(dtype),
+            torch.full((1, 8), 0.5),
+            torch.full((1, 8), 3.0),
+            **given,
+        )
         assert torch.equal(tensor.read(), (codes.float() - 3) * 0.5)
 
 
@@ -114,7 +141,13 @@ BAD_HQQ = {
 @for_each("what", BAD_HQQ)
 def test_what_hqq_does_not_write(what, tmp_path):
     with pytest.raises(QuantError):
-        hqq(tmp_path, torch.zeros(6, 8, dtype=torch.uint8), torch.ones(1, 8), torch.ones(1, 8), **BAD_HQQ[what]).read()
+        hqq(
+            tmp_path,
+            torch.zeros(6, 8, dtype=torch.uint8),
+            torch.ones(1, 8),
+            torch.ones(1, 8),
+            **BAD_HQQ[what],
+        ).read()
 
 
 @pytest.mark.parametrize("bits", [4, 6])
@@ -126,7 +159,9 @@ def test_microscaling_of_compressed_tensors(bits, tmp_path):
     scale = np.random.default_rng(4).integers(120, 130, (4, 2), dtype=np.uint8)
     mantissa = 1 if bits == 4 else 3
     sign, exponent, rest = codes >> (bits - 1), codes >> mantissa & 3, codes & ((1 << mantissa) - 1)
-    value = np.where(exponent == 0, rest / 2**mantissa, (1 + rest / 2**mantissa) * 2.0 ** (exponent - 1)) * (1 - 2 * sign)
+    value = np.where(exponent == 0, rest / 2**mantissa, (1 + rest / 2**mantissa) * 2.0 ** (exponent - 1)) * (
+        1 - 2 * sign
+    )
     weights = {"num_bits": bits, "type": "float", "strategy": "group", "group_size": 32}
     stored = {"m.weight_packed": torch.tensor(packed), "m.weight_scale": torch.tensor(scale)}
     tensors = compressed(tmp_path, stored, f"mxfp{bits}-pack-quantized", **weights).tensors
@@ -141,7 +176,10 @@ def test_gguf_scales_of_outputs(tmp_path):
     given = case("gguf_ternary_fp4")
     data = given.release.read_bytes()
     infos, body = [], b""
-    for name, kind, record in (("a.weight", "NVFP4", "blk.0.attn_output.weight"), ("b.weight", "MXFP4", "blk.0.attn_v.weight")):
+    for name, kind, record in (
+        ("a.weight", "NVFP4", "blk.0.attn_output.weight"),
+        ("b.weight", "MXFP4", "blk.0.attn_v.weight"),
+    ):
         r = given.record["tensors"][record]
         infos.append(info(name, r["shape"][::-1], IDS[kind], len(body)))
         body += data[r["data_offset"] : r["data_offset"] + r["nbytes"]]
@@ -152,7 +190,9 @@ def test_gguf_scales_of_outputs(tmp_path):
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf(infos, body, [("general.architecture", STRING, "llama")]))
     tensors = open_checkpoint(file).tensors
-    scales = {name: [s.facts["scale"] for s in t.layout.remarks] for name, t in tensors.items() if t.is_quantized}
+    scales = {
+        name: [s.facts["scale"] for s in t.layout.remarks] for name, t in tensors.items() if t.is_quantized
+    }
     assert scales["a.weight"] == ["'a.scale'"]
     assert scales["b.weight"] == []
     assert np.array_equal(tensors["a.weight"].read().numpy(), given.expected["blk.0.attn_output.weight"])
@@ -195,6 +235,7 @@ def test_columns_of_quanto(name, groups, bias, hidden, columns, assumed):
 
 def test_groups_of_a_config():
     """Defaults, limits and what is refused."""
+
     def one(**weights):
         return read_groups({"config_groups": {"g": {"targets": ["Linear", 3], "weights": weights}}})[0]
 
@@ -208,7 +249,13 @@ def test_groups_of_a_config():
     assert one(num_bits=4, group_size=1).strategy == "group"
     assert one(symmetric=False).symmetric is False
     assert one(type="float").bits == 8
-    for value, block in (("128x64", (128, 64)), ([2, 3], (2, 3)), (None, None), ([1, 1], (1, 1)), ([2**31 - 1, 1], (2**31 - 1, 1))):
+    for value, block in (
+        ("128x64", (128, 64)),
+        ([2, 3], (2, 3)),
+        (None, None),
+        ([1, 1], (1, 1)),
+        ([2**31 - 1, 1], (2**31 - 1, 1)),
+    ):
         assert one(num_bits=8, block_structure=value).block == block
     for bad in ([0, 3], [2], [2, 3, 4], "axb", "2x3x4", [True, 3], [2**31, 1], 5):
         with pytest.raises(QuantError):
@@ -223,11 +270,18 @@ def test_groups_of_a_config():
 
 def test_which_group_a_module_is_of():
     """Exact names, then patterns, then the first; where all are read alike, any."""
+
     def group(bits, *targets):
-        return read_groups({"config_groups": {"g": {"targets": list(targets), "weights": {"num_bits": bits}}}})[0]
+        return read_groups(
+            {"config_groups": {"g": {"targets": list(targets), "weights": {"num_bits": bits}}}}
+        )[0]
 
     groups = (group(8, "Linear"), group(4, "re:.*q_proj"), group(2, "model.q_proj"))
-    assert [choose(m, groups, Patterns()).bits for m in ("model.q_proj", "other.q_proj", "model.k_proj")] == [2, 4, 8]
+    assert [choose(m, groups, Patterns()).bits for m in ("model.q_proj", "other.q_proj", "model.k_proj")] == [
+        2,
+        4,
+        8,
+    ]
     assert choose("model.q_proj", groups[:1], Patterns()).bits == 8
 
 
@@ -262,7 +316,9 @@ def test_zero_points_of_gptq(tmp_path):
     assert facts_of(name, tmp_path / "d", {key: put([0x33333333])}, "config_unused", {"sym": False}) == []
     name = "gptq_v1_4bit_g128_sym"
     total = 8 * load_file(case(name).release / "model.safetensors")[key].numel()
-    wraps = facts_of(name, tmp_path / "e", {key: put([0x77777777, 0x7FF7777F])}, "zero_point_wraps", {"sym": False})
+    wraps = facts_of(
+        name, tmp_path / "e", {key: put([0x77777777, 0x7FF7777F])}, "zero_point_wraps", {"sym": False}
+    )
     assert wraps == [{"stored": 15, "unwrapped": 16, "zeros": 3, "share": 3 / total}]
 
 
@@ -274,7 +330,9 @@ def test_global_scales_of_the_other_kind(name, piece, wrong, right, tmp_path):
     """Above 1 where it multiplies, below 1 where it divides."""
     key = f"{Q}.{piece}"
     for value, count in ((wrong, 1), (right, 0)):
-        found = facts_of(name, tmp_path / f"{value}", {key: lambda t, v=value: torch.full_like(t, v)}, "global_scale")
+        found = facts_of(
+            name, tmp_path / f"{value}", {key: lambda t, v=value: torch.full_like(t, v)}, "global_scale"
+        )
         assert found == [{"piece": piece, "value": pytest.approx(value)}] * count
 
 
@@ -314,7 +372,11 @@ def test_scales_that_are_powers_of_two(tmp_path):
         (stored | {key: torch.ones_like(power)}, None), (few, None), (enough, FEW), (stored | {key: power * 0}, None),
     ):  # fmt: skip
         path = releases.save(tmp_path, given, releases.WRITERS["fp8"][1])
-        found = [f.facts for f in of_parameters(open_checkpoint(path).tensors[W].layout) if f.kind == "scales_powers_of_two"]
+        found = [
+            f.facts
+            for f in of_parameters(open_checkpoint(path).tensors[W].layout)
+            if f.kind == "scales_powers_of_two"
+        ]
         assert found == ([{"scales": count}] if count else [])
 
 
@@ -339,7 +401,11 @@ def test_an_activation_order_that_is_not_in_groups(tmp_path):
     """g_idx with other counts per group, or another number of groups."""
     name, key = "gptq_v1_4bit_g32_asym_desc_act", f"{Q}.g_idx"
     sound = load_file(case(name).release / "model.safetensors")[key]
-    for what, change in (("order", lambda t: t.flip(0)), ("count", lambda t: torch.where(t == 1, 0, t)), ("sound", lambda t: t)):
+    for what, change in (
+        ("order", lambda t: t.flip(0)),
+        ("count", lambda t: torch.where(t == 1, 0, t)),
+        ("sound", lambda t: t),
+    ):
         checkpoint = changed(name, tmp_path / what, {key: change})
         tensor = checkpoint.tensors[f"{Q}.weight"]
         index = change(sound).long()
@@ -417,7 +483,9 @@ def test_a_row_of_packed_codes_can_be_as_long_as_its_bits(tmp_path):
         ct_packed(tmp_path / "65", 1, (2, 65), 2, torch.ones(2, 1)).read()
 
 
-@pytest.mark.parametrize(("version", "name"), [("0.0.1", "padded"), ("99.0.0", "dense"), ("nothing", "dense"), ("", "dense")])
+@pytest.mark.parametrize(
+    ("version", "name"), [("0.0.1", "padded"), ("99.0.0", "dense"), ("nothing", "dense"), ("", "dense")]
+)
 def test_versions_that_pack_otherwise(version, name, tmp_path):
     """40 codes of 3 bits take 4 words either way: the version tells; 64 codes take 6 or 7, which tells by itself."""
     tensor = ct_packed(tmp_path / "40", 3, (2, 40), 4, torch.ones(2, 1), version)
@@ -433,7 +501,18 @@ def test_versions_that_pack_otherwise(version, name, tmp_path):
 # ONNX
 
 
-@for_each(("output", "dtype"), [(0, torch.float16), (1, torch.float32), (10, torch.float16), (16, torch.bfloat16), (11, None), (2, None), (17, None)])
+@for_each(
+    ("output", "dtype"),
+    [
+        (0, torch.float16),
+        (1, torch.float32),
+        (10, torch.float16),
+        (16, torch.bfloat16),
+        (11, None),
+        (2, None),
+        (17, None),
+    ],
+)
 def test_what_onnx_dequantizes_to(output, dtype):
     """TensorProto: 1 float32, 10 float16, 16 bfloat16; 0, as the scales."""
     piece, codes = StoredTensor("s", "F16", (), None, 0, 2), StoredTensor("x", "I8", (2, 3), None, 0, 6)

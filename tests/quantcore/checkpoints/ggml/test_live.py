@@ -88,7 +88,7 @@ def run(name, rows, seed):
     return blocks
 
 
-@for_each("name", some(TYPE_IDS))
+@for_each("name", some(TYPE_IDS, 5))
 def test_bytes(name):
     """At least a thousand super-blocks of each type."""
     assert run(name, 20, seed=0) >= 1000
