@@ -10,8 +10,10 @@ import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from places import CHECKPOINTS
 from releases import release
 from safetensors import safe_open
@@ -59,6 +61,18 @@ def sound() -> list[Case]:
         for given in cases("")
         if given.record["expect"] == "ok" and given.record["tensors"] and given.record["format"] != "imatrix"
     ]
+
+
+# Among them each kind of other reading is met
+EVERY_READING = (
+    "awq_gemm_g128", "bad_q5k_leak", "bitnet_offline", "ct_mxfp4", "ct_nvfp4", "deepseek_fp8",
+    "gptq_v1_4bit_g32_asym_desc_act", "hqq_2bit",
+)  # fmt: skip
+
+
+def of_each_reading() -> list[Any]:
+    """Parameters for a test of other readings: a checkpoint of each kind by default, the others are slow."""
+    return [g if str(g) in EVERY_READING else pytest.param(g, marks=pytest.mark.slow) for g in sound()]
 
 
 def case(name: str) -> Case:

@@ -76,7 +76,7 @@ OF_ONE_KIND = [
         ("none", "There is no file or folder"),
         ("example:none", "There is no example 'none'"),
         ("upload:x", "There are no files yet"),
-        pytest.param("filecache::https://host.example/x.npy", "is not a path inside the folder", marks=pytest.mark.slow),
+        ("filecache::https://host.example/x.npy", "is not a path inside the folder"),
         ("bad_truncated/checkpoint", "truncated"),
         ("# <b>*x*</b> $y$", "There is no file or folder"),
     ],

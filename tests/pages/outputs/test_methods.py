@@ -9,6 +9,7 @@ import pytest
 import torch
 from app_page import change, lines, said, the_app, widget
 from grid import for_each
+from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -148,7 +149,7 @@ def test_awq() -> None:
     assert array(least["y"])[0] == pytest.approx(min(sums))
 
 
-@for_each("order", [False, True])
+@for_each("order", some([True, False], 2))
 def test_gptq_column_by_column(order: bool) -> None:
     at = opened(om_method="gptq", om_column="3", om_order=str(order).lower(), om_damping="0.05")
     found = outputs.gptq(W, X, "int4", act_order=order, damping=0.05)

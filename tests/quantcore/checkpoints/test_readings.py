@@ -5,10 +5,10 @@ import re
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
-from checkpoint_cases import case, sound
+from checkpoint_cases import EVERY_READING, case, of_each_reading, sound
 from grid import for_each
-from parts import some
 from releases import save
 from suspects import W, ct_stored, grid_of, suspect, weight
 
@@ -59,7 +59,17 @@ def claims(key, said, here, there):
     return None
 
 
-@for_each("given", some([*sound()[1:], sound()[0]], 4), ids=str)
+@pytest.mark.slow
+def test_every_kind_of_reading_is_met():
+    found = {}
+    for given in sound():
+        tensors = open_checkpoint(given.release).tensors
+        layouts = [tensors[name].layout for name in list(given.record["tensors"])[:2]]
+        found[str(given)] = {r.key for each in layouts for r in readings(each) if r.layout.shape == each.shape}
+    assert set().union(*(found[name] for name in EVERY_READING)) == set().union(*found.values())
+
+
+@for_each("given", of_each_reading(), ids=str)
 def test_sentences_about_other_readings(given):
     """Of three elements of two weights: the last, and two that are drawn."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(5)

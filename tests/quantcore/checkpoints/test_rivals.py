@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from checkpoint_cases import case, cases, changed, sound
+from checkpoint_cases import case, cases, changed, of_each_reading, sound
 from checkpoint_damage import damage_json, damage_safetensors
 from grid import for_each
 from parts import some
@@ -32,7 +32,7 @@ def rivals_of(name, tensor=Q, index=(5, 42)):
     return {rival.key: rival for rival in opened(name).tensors[tensor].rivals(index)}
 
 
-@for_each("given", some(sound(), 7), ids=str)
+@for_each("given", of_each_reading(), ids=str)
 def test_a_reading_is_one_reader(given):
     """In each reading, a cell's origin and its row give the same value, since both come from one layout."""
     checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(3)
@@ -48,7 +48,7 @@ def test_a_reading_is_one_reader(given):
             assert np.array_equal(np.float32(found.value), values[index].numpy(), equal_nan=True), reading.key
 
 
-@for_each("given", some([*sound()[1:], sound()[0]], 7), ids=str)  # others
+@for_each("given", of_each_reading(), ids=str)
 def test_what_changes_nothing_is_not_shown(given):
     """The counts are correct over all rows, and a reading that changes no element is left out."""
     checkpoint = open_checkpoint(given.release)
