@@ -34,6 +34,16 @@ BESIDE_THE_BAR = """() => {
     const ends = [...plot.querySelectorAll(".modebar-btn")].map((e) => e.getBoundingClientRect().right);
     return ends.length && Math.max(...ends) <= plot.getBoundingClientRect().left + xaxis2._offset + xaxis2._length + 1;
 }"""
+# What the changes are against takes no line of its own, however wide the window: the maps would jump under the hand
+NO_LINE = """() => {
+    const list = document.querySelector("dl.qs-figures"), reference = list.querySelector(".qs-reference");
+    const height = (_, n) => { list.style.width = `${400 + 10 * n}px`; return list.offsetHeight; };
+    const shown = String(Array.from({ length: 60 }, height));
+    reference.style.display = "none";
+    const hidden = String(Array.from({ length: 60 }, height));
+    list.style.width = reference.style.display = "";
+    return shown === hidden;
+}"""
 LOOK = "document.querySelector('.qs-maps canvas').toDataURL()"
 FORESEEN = """(asked) => [...document.querySelector(".qs-maps").foreseen.keys()].some((other) => other.startsWith(`${asked}&`))"""
 # The other signs, and before anything is heard of them the next width
@@ -162,6 +172,7 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
         app.page.mouse.move(*thumb(app, bits), steps=3)
         expect_followed(app, x, qc.Scheme(qc.IntFormat(bits)))
     assert app.page.evaluate(RUN) == run
+    assert app.page.evaluate(NO_LINE)
     seen = app.page.evaluate(NUMBER)
     app.page.mouse.up()
     app.expect_scheme(text(3))

@@ -142,7 +142,7 @@ def of_values(
 
 def of_bits(subject: Layout | AsStored, field: Field, summary: Summary) -> Iterator[CheckpointFinding]:
     """Yield the finding that values have the bits of another dtype."""
-    if summary.spread < TINY and is_matrix(subject.shape):
+    if 0 < summary.spread < TINY and is_matrix(subject.shape):
         for said in of_dtype(field, "values"):
             yield finding_of(said.severity, subject.name, said.kind, said.words, **said.facts)
 
