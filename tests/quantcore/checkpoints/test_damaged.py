@@ -207,6 +207,8 @@ GPTQ = {
     "another number of bits": ({"bits": 3}, {}, ["m.qweight", "(8, 32)", "3-bit", "does not fit"]),
     "bits of a text": ({"bits": "4"}, {}, ["bits '4'"]),
     "nine bits": ({"bits": 9}, {}, ["bits '9'"]),
+    "a number of symmetries": ({"sym": 2}, {}, ["sym '2'", "not true or false"]),
+    "a symmetry in words": ({"sym": "yes"}, {}, ["sym 'yes'", "not true or false"]),
     "an unknown version": ({"checkpoint_format": "marlin"}, {}, ["'marlin'", "gptq_v2"]),
     "groups that are none": ({}, {"scales": torch.ones(3, 32)}, ["group_size 32", "(3, 32)"]),
     "zero points of others": (

@@ -132,6 +132,16 @@ def test_plain_initializers(tmp_path):
     assert not [f for f in open_checkpoint(tmp_path).findings() if f.severity != "note"]
 
 
+def test_a_tensor_may_have_sixteen_axes(tmp_path):
+    for axes in (16, 17):
+        weight = numpy_helper.from_array(np.ones((1,) * axes, np.float32), "w")
+        given = helper.make_model(helper.make_graph([], "g", [], [], [weight]))
+        (tmp_path / f"{axes}.onnx").write_bytes(given.SerializeToString())
+    assert open_checkpoint(tmp_path / "16.onnx").tensors["w"].shape == (1,) * 16
+    with pytest.raises(QuantError, match="has a tensor of more than 16 axes"):
+        open_checkpoint(tmp_path / "17.onnx")
+
+
 def test_a_listing_skips_the_bytes(tmp_path):
     initializers = [numpy_helper.from_array(np.zeros((500, 500), np.float32), f"w{i}") for i in range(8)]
     graph = helper.make_graph([], "g", [], [], initializers)

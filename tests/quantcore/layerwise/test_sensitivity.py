@@ -568,13 +568,18 @@ def test_a_table_with_impossible_numbers_is_refused(field, value, tmp_path, caps
         row[field] = before
 
 
-def test_a_factor_of_400_digits_is_refused(tmp_path, capsys):
+def test_factors_are_finite_and_none_is_negative(tmp_path, capsys):
     save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
-    (tmp_path / "factors.json").write_text('{"w": ' + "9" * 400 + "}")
-    code, _, err = command(capsys, tmp_path / "model.safetensors", "--bits", 8, "--factors", tmp_path / "factors.json")
-    assert code == 2
-    assert "must hold one number of 0 or more per name" in err
-    assert len(err.splitlines()) == 1
+    factors = tmp_path / "factors.json"
+    for wrong in ("9" * 400, "-0.5"):
+        factors.write_text(f'{{"w": {wrong}}}')
+        code, _, err = command(capsys, tmp_path / "model.safetensors", "--bits", 8, "--factors", factors)
+        assert code == 2
+        assert "must hold one number of 0 or more per name" in err
+        assert len(err.splitlines()) == 1
+    for right in ("0", "0.5"):
+        factors.write_text(f'{{"w": {right}}}')
+        assert command(capsys, tmp_path / "model.safetensors", "--bits", 32, "--factors", factors)[0] == 0
 
 
 def test_json_follows_no_link_where_it_is_prepared(tmp_path, capsys):

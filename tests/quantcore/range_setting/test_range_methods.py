@@ -607,3 +607,19 @@ def test_nan_is_refused_in_words(text):
     for convention in ("textbook", "torchao"):
         with pytest.raises(qc.QuantError, match=r"x contains one NaN at index \(2, 3\)"):
             qc.apply(x, qc.Scheme.parse(f"int8 {text} {convention}"))
+
+
+CONTROLS = {
+    "min-max": "min_max", "min MSE": "min_mse", "percentile": "percentile(99)", "entropy": "entropy(num_bins=2048)",
+    "mean ± k·std": "mean_std(3)", "mean |x|": "abs_mean", "half-quadratic": "half_quadratic",
+    "fixed": "fixed(-1, 1)", "by hand": "given(0.1)",
+}  # fmt: skip
+
+
+def test_controls_begin_with_the_usual_arguments():
+    """What a range setting's controls choose before they are moved."""
+    kinds = {kind.option: kind for kind in RANGE_SETTINGS.values()}
+    assert CONTROLS.keys() <= kinds.keys()
+    for option, text in CONTROLS.items():
+        chosen = kinds[option].chosen({control.key: control.default for control in kinds[option].controls})
+        assert chosen == qc.Scheme.parse(f"int4 {text}").range_setting, option
