@@ -31,7 +31,7 @@ with explore, page_frame(top=summary.scheme_line) as frame:
         summary_place = st.container(key=summary.SUMMARY)
         findings_place = row(height=findings.HEIGHT, border=False, key=summary.FINDINGS)
         examples_place = row(key="finding_examples")
-        maps_place = st.container(gap="xxsmall")
+        maps_place = st.container(gap="xxsmall", key="explore_maps")
         view, shown = four_maps.controls(tensor, scheme, report, maps_place, drags=True)
         compared = pinned.compared_with(tensor, scheme)
         reference, following = (
