@@ -56,7 +56,7 @@ def neighbors(name, element):
     return {(row, c) for c in found}
 
 
-@in_parts(2)
+@in_parts(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_bit_of_a_code_changes_that_code_alone(name, part, flip):
     tensor = flip(name)

@@ -156,7 +156,7 @@ def test_nothing_is_believed(tmp_path):
         folder, name = locate(path)
         told = json.loads(json.dumps(headers.to_json(read_headers(folder, name))))
         paths = [place for place in places(told) if place]
-        for _ in range(150):
+        for _ in range(75):
             changed, place = copy.deepcopy(told), generator.choice(paths)
             inside = changed
             for key in place[:-1]:

@@ -6,6 +6,7 @@ import pytest
 import quanto_library
 import torch
 from grid import for_each
+from parts import some
 from releases import release
 
 from quantcore.checkpoints import encode
@@ -32,7 +33,7 @@ def assert_equal(checkpoint, name, wanted):
     tensor.locate([i - 1 for i in wanted.shape])
 
 
-@for_each("bits", [8, 6, 5, 4, 3, 2, 1.58, 1])
+@for_each("bits", some([8, 6, 4, 5, 3, 1.58, 2, 1], 2))
 @for_each("axis", [0, 1])
 def test_hqq(bits, axis, tmp_path):
     """Group sizes that pack evenly or not, no groups, other dtypes, and words stored as floats."""

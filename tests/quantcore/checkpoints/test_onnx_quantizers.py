@@ -368,6 +368,15 @@ def test_graphs_nested_too_deep(tmp_path):
         open_checkpoint(tmp_path / "m.onnx")
 
 
+def test_nodes_and_initializers_are_counted(tmp_path, monkeypatch):
+    path = saved(tmp_path / "m.onnx", model([node("Relu", ["x"], ["y"], "")] * 2, {"w": W, "s": ONE}))
+    monkeypatch.setattr("quantcore.checkpoints.containers.onnx.MAX_PARTS", 4)
+    open_checkpoint(path)
+    monkeypatch.setattr("quantcore.checkpoints.containers.onnx.MAX_PARTS", 3)
+    with pytest.raises(QuantError, match="more than 3 nodes and initializers"):
+        open_checkpoint(path)
+
+
 def node(op, inputs, outputs, domain=MICROSOFT, **attributes):
     return helper.make_node(op, inputs, outputs, domain=domain, **attributes)
 
