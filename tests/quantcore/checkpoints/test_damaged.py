@@ -344,7 +344,7 @@ def run(count, seed, folder):
 
 
 def test_damaged_files_get_an_answer(tmp_path):
-    run(10, 1, tmp_path)
+    run(5, 1, tmp_path)
 
 
 @pytest.mark.slow

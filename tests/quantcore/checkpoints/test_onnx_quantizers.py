@@ -59,7 +59,14 @@ RELEASES = {
 }
 
 
-@pytest.fixture(scope="module", params=RELEASES, ids=str)
+# the others quantize each channel, which a tensor as a whole only repeats
+WHOLE = ("dynamic int8", "dynamic LSTM", "operators")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=[pytest.mark.slow] if n in WHOLE else [], id=n) for n in RELEASES],
+)
 def release(request, tmp_path_factory):
     make, quantize, per_channel, kind, options = RELEASES[request.param]
     folder = tmp_path_factory.mktemp("release")

@@ -91,7 +91,7 @@ def originals(given, folder, error=0.01):
     return release(folder, noisy)
 
 
-@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 25), ids=str)
+@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 31), ids=str)
 def test_a_sound_release_agrees_with_its_original(given, tmp_path):
     found = open_checkpoint(given.release).findings(originals(given, tmp_path / "original"))
     assert kinds(found, "error") == set(), found

@@ -88,7 +88,7 @@ def run(name, rows, seed):
     return blocks
 
 
-@for_each("name", some(TYPE_IDS, 5))
+@for_each("name", some(TYPE_IDS, 8))
 def test_bytes(name):
     """Hundreds of super-blocks of each type."""
     assert run(name, 8, seed=0) >= 400
