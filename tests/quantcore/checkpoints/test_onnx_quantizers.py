@@ -21,6 +21,7 @@ from onnxruntime.quantization import (
 import quantcore as qc
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
+from quantcore.granularity import PerBlock
 
 MICROSOFT = "com.microsoft"
 # the axis of per-channel scales, where the tool stores the weight as the network has it
@@ -59,8 +60,8 @@ RELEASES = {
 }
 
 
-# others of their kind quantize each channel; an LSTM's one scale for a direction has a layout of its own
-WHOLE = ("dynamic int8", "operators")
+# the others quantize each channel, which a tensor as a whole only repeats
+WHOLE = ("dynamic int8", "dynamic LSTM", "operators")
 
 
 @pytest.fixture(
@@ -386,6 +387,18 @@ def test_nodes_and_initializers_are_counted(tmp_path, monkeypatch):
 
 def node(op, inputs, outputs, domain=MICROSOFT, **attributes):
     return helper.make_node(op, inputs, outputs, domain=domain, **attributes)
+
+
+def test_an_lstm_of_two_directions(tmp_path):
+    """One scale for each of them: its blocks are the weights of a direction."""
+    codes = np.random.default_rng(0).integers(-127, 128, (2, 5, 16)).astype(np.int8)
+    scale = np.array([0.5, 0.25], np.float32)
+    stored = {"w": codes, "r": codes[:, :4], "s": scale, "z": np.zeros(2, np.int8)}
+    path = saved(tmp_path / "m.onnx", model([node("DynamicQuantizeLSTM", ["x", "w", "r", *[""] * 5, *"szsz"], ["y"])], stored))
+    tensor = open_checkpoint(path).tensors["w"]
+    assert tensor.layout.granularity == PerBlock((1, 5, 16))
+    assert np.array_equal(tensor.read().numpy(), codes * scale[:, None, None])
+    assert tensor.origin((1, 4, 15)).value == codes[1, 4, 15] * scale[1]
 
 
 ODD = {
