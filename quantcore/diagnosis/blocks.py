@@ -16,6 +16,7 @@ from quantcore.scheme import Scheme
 
 MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
 MIN_NORMAL = 2.0**-126  # the smallest normal float32; smaller numbers lose bits
+LEAST_POWER = 2.0**-127  # the smallest scale of e8m0
 WIDE = 2.0**100  # a format with this maximum needs no scale
 BY_CHANCE = 0.01  # expected number of all-zero blocks below which one is not a coincidence
 RAISED = 4.0  # times the scale that the elements need: two bits of precision are lost
@@ -121,8 +122,10 @@ def _tiny(
 ) -> Finding:
     """Say how small the marked blocks are, then ``words``, with their first scale in place of {}."""
     largest, first = float(context.largest[marked].amax()), float(scale[marked][0])
+    one = context.x_blocked.numel() == 1
+    subject = "The only element has" if one else f"{_all_elements(context, marked)} have"
     return tiny_block.finding(
-        f"{_all_elements(context, marked)} have |x| ≤ {number(largest)}{words.format(number(first))}",
+        f"{subject} |x| ≤ {number(largest)}{words.format(number(first))}",
         boxes_of(context, marked),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
         facts={"largest": largest, "scale": first, **facts, "blocks": int(marked.sum())},
@@ -132,10 +135,10 @@ def _tiny(
 def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
     """Find 2^-127, the least of E8M0 and subnormal in float32: some libraries divide by another number."""
     scale, instead = context.result.scale, context.scheme.rules.storage.e8m0_min_as
-    divided = denormal & (scale == scale[denormal][0])
+    divided = denormal & (scale == LEAST_POWER)
     if instead and divided.any():
         library = context.scheme.convention.library
-        words = f": their scale is {{}}, but {library} divides them by {number(instead)}."
+        words = f": the scale is {{}}, but {library} divides by {number(instead)}."
         yield _tiny(context, divided, scale, f"{words} Scale the tensor up first.", divisor=instead)
 
 

@@ -213,6 +213,7 @@ def test_experts_have_another_shape_in_transformers():
     values = tensor.read()
     (rival,) = [r for r in tensor.rivals((1, 2, 3)) if r.key == "transposed"]
     assert rival.value == values[1, 3, 2]
+    assert rival.difference.endswith("the element at [1, 2, 3] here is at [1, 3, 2] there.")
     assert rival.differing is None
     (outside,) = [r for r in tensor.rivals((1, *(n - 1 for n in tensor.shape[1:]))) if r.key == "transposed"]
     assert outside.origin is None

@@ -225,6 +225,13 @@ def test_blocks_that_are_divided_by_another_number_than_their_scale(name, rows, 
         assert (finding.facts["scale"], finding.facts["divisor"]) == (2.0**-127, 2.0**-126)
 
 
+def test_a_scale_that_its_own_quantization_makes_0_is_no_power_that_is_divided_by_1():
+    tiny = np.sign(np.array(NORMAL[:2, :32])) * 2e-34
+    for stored, words in (("e8m0", "the scale is 5.877e-39, but torchao divides by 1"), ("e4m3fn", None)):
+        finding = findings(tiny, f"fp16 per_group(32) torchao.mx.RCEIL scales({stored} given(1))").get("tiny_block")
+        assert (finding is not None and words in finding.sentence) if words else finding is None
+
+
 def test_an_error_is_fixed_before_anything_else():
     """Where a fix of an error is proposed, no other scheme is; where that is not possible, one may be."""
     for x, scheme in ((NORMAL, "int4 given(0.01) textbook(overflow=wrap)"), (NORMAL, "uint4 given(0.4)"), (NORMAL, "int4 given(0.1, zero_point=90)")):

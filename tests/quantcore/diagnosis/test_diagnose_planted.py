@@ -542,6 +542,11 @@ def test_the_scale_of_one_and_of_two_dead_rows(rows, words):
     assert words in many(x, "int8 per_channel(0)")["zero_block"].sentence
 
 
+def test_of_one_element_it_is_said_in_the_singular():
+    (finding,) = [f for f in diagnosed(np.float32(8e-41).reshape(()), "int8") if f.kind == "tiny_block"]
+    assert finding.sentence.startswith("The only element has |x| ≤ 8")
+
+
 @pytest.mark.parametrize("scheme", ["int8 per_channel(0)", "bf16 per_channel(0)"])
 def test_of_several_tiny_rows_the_first_scale_and_the_largest_element(scheme):
     x = ones(5, 8)
