@@ -775,7 +775,7 @@ def test_tensor_in_the_link(src: str) -> None:
         pack(struct.pack("<B2I", 2, 60000, 60000) + bytes(3 << 20)),
         "100 MiB",
         pack(struct.pack("<B2I", 2, 3, 3) + bytes(4)),
-    ], 4),
+    ], 5),
     ids=["empty", "no body", "word", "version", "cut", "cut early", "script", "bomb", "long bomb", "shape"],
 )
 def test_damaged_tensor_in_the_link(src: str, text: str) -> None:
