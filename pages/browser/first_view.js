@@ -8,7 +8,7 @@
   const style = document.getElementById("qs-first-view");
   if (!style) return;
   const side = document.getElementById("qs-first-sidebar");
-  const STILL = 100, COMPUTING = 800, LOADING = 2000, NOTHING = 15000; // ms: without a change; at most: while the run computes, while code is loaded, without a run
+  const STILL = 100, COMPUTING = 800, LOADING = 2000, NOTHING = 15000; // ms: without a change; at most: while the run computes, while code is loaded, without a run or a heading
   const FRAMES = 2, SLOWEST = 2; // a look takes a layout: one in so many frames; a browser that is too busy to draw gets at most so many times as long
   let width = null;
   try { width = parseInt(window.localStorage.getItem("sidebarWidth"), 10); } catch { /* storage may be forbidden */ }
@@ -33,7 +33,7 @@
     if (!drawn && document.querySelector(".st-key-scheme_controls")) drawn = now; // of the sidebar, which every page has, if hidden
     const shown = drawn && heights();
     if (shown !== last) [last, moved] = [shown, now];
-    const wait = loading() ? LOADING : running() || now - moved < STILL ? COMPUTING : 0;
+    const wait = loading() ? (document.querySelector("%view% h1") ? LOADING : NOTHING) : running() || now - moved < STILL ? COMPUTING : 0;
     if (drawn ? now - drawn < wait : now < NOTHING) return void requestAnimationFrame(look);
     style.remove();
     settle(performance.now() + NOTHING);

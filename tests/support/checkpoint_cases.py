@@ -8,7 +8,7 @@ apply ``|float32``, ``|codes``, ``|scale``, ``|zero_point``, ``|min`` and stored
 import json
 import shutil
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,32 @@ class Case:
 
     folder: Path
 
-    @cached_property
+    @property
     def record(self) -> dict:
-        return json.loads((self.folder / "case.json").read_text())
+        return _record(self.folder)
 
     @property
     def release(self) -> Path:
         return self.folder / (self.record.get("path") or "checkpoint")
 
-    @cached_property
+    @property
     def expected(self) -> dict[str, np.ndarray]:
-        file = self.folder / "expected.npz"
-        return dict(np.load(file)) if file.exists() else {}
+        return _expected(self.folder)
 
     def __str__(self) -> str:
         return self.folder.name
+
+
+@cache
+def _record(folder: Path) -> dict:
+    return json.loads((folder / "case.json").read_text())
+
+
+@cache
+def _expected(folder: Path) -> dict[str, np.ndarray]:
+    """All of it unpacked once, for every test of a process that asks."""
+    file = folder / "expected.npz"
+    return dict(np.load(file)) if file.exists() else {}
 
 
 def cases(*starts: str) -> list[Case]:

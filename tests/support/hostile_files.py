@@ -121,7 +121,7 @@ def pt_colliding_integers(folder):
 
 
 def pt_colliding_set(folder):
-    keys = b"".join(long(i * (2**61 - 1), 16) for i in range(1, 60_000))
+    keys = b"".join(long(i * (2**61 - 1), 16) for i in range(1, 30_000))
     pt(dict_of(text("w"), tensor(), text("s"), b"c__builtin__\nset\n](" + keys + b"e\x85R"), folder)
 
 
@@ -641,7 +641,7 @@ def config_large_integers(folder):
 
 def config_duplicates(folder):
     small_weight(folder)
-    (folder / "config.json").write_text("{" + ", ".join(['"a": 1'] * 400_000) + "}")
+    (folder / "config.json").write_text("{" + ", ".join(['"a": 1'] * 100_000) + "}")
 
 
 def config_lists(folder):

@@ -66,6 +66,11 @@ class Sample:
         return np.diff(self.starts, append=self.x.numel())
 
     @cached_property
+    def grids(self) -> dict[Any, QParams]:
+        """What `grid_of` has computed: other codes and other mistakes ask for it again."""
+        return {}
+
+    @cached_property
     def neighbors(self) -> tuple[Counts, npt.NDArray[np.bool_]]:
         """The order of elements by block, then x, and where the next one is larger and of the same block.
 
@@ -190,9 +195,12 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
 
 def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> QParams:
     """Return a convention's parameters (resolved by `Convention.at`) for the sampled blocks."""
-    found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
-    found = replace(found, zero_point=found.zero_point.to(torch.float32))
-    return subtracted_by_kernels(found, fmt, resolved)
+    key = symmetric, fmt, resolved.parameter_stages, resolved.coding.coding_dtype
+    if key not in sample.grids:
+        found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
+        found = replace(found, zero_point=found.zero_point.to(torch.float32))
+        sample.grids[key] = subtracted_by_kernels(found, fmt, resolved)
+    return sample.grids[key]
 
 
 def numbers_of(params: QParams) -> tuple[bytes | None, ...]:

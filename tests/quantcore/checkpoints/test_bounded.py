@@ -16,6 +16,7 @@ LONG = {
     "safetensors_lists", "safetensors_metadata", "pt_copies", "pt_colliding_integers", "pt_bomb", "safetensors_empty",
     "gguf_texts", "onnx_numbers", "onnx_inputs", "onnx_same_names", "onnx_attributes", "onnx_opsets", "onnx_pairs", "config_lists",
     "safetensors_gptq", "npz_large_members", "npz_large_columns", "pt_marks", "pt_nested_lists", "pt_nested_class", "onnx_fields", "onnx_graph_fields", "onnx_dims", "pt_long_rank",
+    "onnx_nodes", "config_values", "safetensors_large_shape", "safetensors_duplicate", "pt_nested_state",
     "pt_nested_storage_key", "pt_nested_function", "pt_nested_dicts", "pt_nested_tuple_key",
 }  # fmt: skip
 

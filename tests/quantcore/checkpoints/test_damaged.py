@@ -111,7 +111,7 @@ def test_headers(what, tmp_path):
     assert words in refusal(header(tmp_path, content, b"\0" * 4))
 
 
-@for_each("many", [5_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@for_each("many", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_header_of_many_names(many, tmp_path):
     """It is read in seconds, and a duplicate name is found just as fast."""
     records = {f"t{i}": record(shape=(0,), offsets=(0, 0)) for i in range(many)}
@@ -344,7 +344,7 @@ def run(count, seed, folder):
 
 
 def test_damaged_files_get_an_answer(tmp_path):
-    run(10, 1, tmp_path)
+    run(5, 1, tmp_path)
 
 
 @pytest.mark.slow

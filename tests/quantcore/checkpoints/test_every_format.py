@@ -65,7 +65,7 @@ def differ(lines):
     return float((unit @ unit.T).fill_diagonal_(0).max()) < 0.999
 
 
-@for_each(("release", "name"), some_rows(kinds(), 7))
+@for_each(("release", "name"), some_rows(kinds(), 11))
 def test_what_is_undone(release, name, tmp_path):
     """Each hypothesis can be tried on each format, and the true one leaves no error."""
     opened = open_checkpoint(release)
@@ -106,7 +106,7 @@ def of_one_kind(checkpoint):
     return [tensor for tensors in found.values() for tensor in tensors[:2]]
 
 
-@for_each("given", some(cases(""), 11), ids=str)
+@for_each("given", some(cases(""), 17), ids=str)
 def test_it_answers_or_refuses(given):
     try:
         checkpoint = open_checkpoint(given.release)

@@ -23,7 +23,7 @@ def test_equals_the_library(given):
     )
 
 
-@for_each("given", some(sound(), 8), ids=str)
+@for_each("given", some(sound(), 14), ids=str)
 def test_places(given, tmp_path):
     """Flipping a bit at an element's place changes its code by that bit, and no other code."""
     for name in quantized_names(given)[:1]:
@@ -33,7 +33,7 @@ def test_places(given, tmp_path):
             assert misplaced(given, name, (*lead, *index), tmp_path) == []
 
 
-@for_each("given", some([*sound()[1:], sound()[0]], 8), ids=str)
+@for_each("given", some([*sound()[1:], sound()[0]], 12), ids=str)
 def test_results(given):
     """Reports, traces and maps work on a checkpoint's tensor, and traces end in the value that is read."""
     for name in quantized_names(given)[:2]:

@@ -94,7 +94,10 @@ MADE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(m, marks=[pytest.mark.slow] if m is long_header else [], id=m.__name__) for m in MADE],
+)
 def test_one_sentence_in_bounded_time_and_memory(make, tmp_path, capsys):
     make(tmp_path)
     with limited(MOST_BYTES, MOST_SECONDS, make.__name__):

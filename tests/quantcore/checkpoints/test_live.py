@@ -6,6 +6,7 @@ import pytest
 import quanto_library
 import torch
 from grid import for_each
+from parts import in_parts
 from releases import release
 
 from quantcore.checkpoints import encode
@@ -32,16 +33,21 @@ def assert_equal(checkpoint, name, wanted):
     tensor.locate([i - 1 for i in wanted.shape])
 
 
-@for_each("bits", [8, 6, 5, 4, 3, 2, 1.58, 1])
+WIDTHS = [8, 6, 5, 4, 3, 2, 1.58, 1]
+
+
+@in_parts(3)
+@for_each("bits", WIDTHS)
 @for_each("axis", [0, 1])
-def test_hqq(bits, axis, tmp_path):
+def test_hqq(bits, axis, part, tmp_path):
     """Group sizes that pack evenly or not, no groups, other dtypes, and words stored as floats."""
     from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
 
     linear = torch.nn.Linear(80, 64, bias=False)
     linear.weight.data.copy_(weight((64, 80)))
     cases = [(64, torch.float16, False), (40, torch.bfloat16, True), (None, torch.float32, False)]
-    for size, dtype, as_float in cases:
+    turn = (WIDTHS.index(bits) + axis) % 3
+    for size, dtype, as_float in part(cases[turn:] + cases[:turn]):
         config = BaseQuantizeConfig(nbits=4, group_size=size, axis=axis, view_as_float=as_float)
         config["weight_quant_params"] |= {"nbits": bits, "optimize": False}
         layer = HQQLinear(linear, config, compute_dtype=dtype, device="cpu", del_orig=False)

@@ -156,7 +156,7 @@ def test_damaged_models(tmp_path):
     data = model("uint4", (6, 8), (6, 2), True, axis=1, block_size=4).SerializeToString()
     rng = np.random.default_rng(2)
     opened = 0
-    for _ in range(120):
+    for _ in range(60):
         broken = bytearray(data[: rng.integers(1, len(data) + 1)] if rng.random() < 0.3 else data)
         broken[rng.integers(len(broken))] = rng.integers(256)
         (tmp_path / "m.onnx").write_bytes(broken)

@@ -8,6 +8,7 @@ import random_releases
 import releases
 import torch
 from grid import for_each
+from parts import some
 from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, grid_of, of_layers, sound, suspect, weight
 
 from quantcore.checkpoints.comparison.boxes import PairComparison
@@ -35,7 +36,7 @@ def of_other(s, name=f"{THIRD}.weight"):
     return found
 
 
-@for_each("form", ["gptq_desc_act", "awq", "nf4", "fp8", "ct_int8", "nvfp4"])
+@for_each("form", some(["gptq_desc_act", "awq", "nf4", "fp8", "nvfp4", "ct_int8"], 2))
 def test_scales_of_every_format(form, tmp_path):
     """Exchanged with those of layer 3: the error with those is that of the sound weight."""
     lasts = {"gptq_desc_act": "scales", "awq": "scales", "nf4": "weight.absmax"}.get(form, "weight_scale")

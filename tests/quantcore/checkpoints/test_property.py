@@ -71,7 +71,7 @@ def run(count, seed, folder):
 
 
 def test_damaged_releases_get_an_answer(tmp_path):
-    run(25, 1, tmp_path)
+    run(12, 1, tmp_path)
 
 
 @pytest.mark.slow

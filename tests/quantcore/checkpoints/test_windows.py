@@ -31,7 +31,7 @@ def planes(shape):
 
 
 @in_parts(2)
-@for_each("given", some(sound(), 5), ids=str)
+@for_each("given", some(sound(), 9), ids=str)
 def test_windows_are_those_of_the_whole(given, part):
     for tensor in open_checkpoint(given.release).tensors.values():
         height, width = plane_shape(tensor.shape)

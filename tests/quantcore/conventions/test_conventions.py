@@ -92,7 +92,7 @@ def spread(parameters, block, shape):
     return parameters[tuple(slice(0, n) for n in shape)]
 
 
-@in_parts(2)
+@in_parts(5)
 @for_each("name", LIBRARIES)
 def test_dequantized_is_the_library_s(name, part):
     for case in part(golden.cases(name)):

@@ -150,7 +150,7 @@ def test_every_kind_is_planted_and_evaluated():
     assert set(PLANTED) == set(KINDS) == set(CLAIMS)
 
 
-@for_each("case", some(itertools.product(PLANTED, SHAPES), 19), ids=str)
+@for_each("case", some(itertools.product(PLANTED, SHAPES), 29), ids=str)
 def test_what_is_planted_is_found_in_every_shape(case):
     kind, shape = case
     planted = PLANTED[kind](shape)

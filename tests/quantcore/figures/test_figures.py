@@ -321,7 +321,7 @@ BLOCKS = {  # for shape (6, 10): place, name and numpy index
 
 
 @for_each("granularity", BLOCKS)
-@for_each("setting", ["min_max", "percentile(60)", "percentile(90)"])
+@for_each("setting", some(["min_max", "percentile(60)", "percentile(90)"], 2))
 def test_a_block_is_drawn_with_its_own_range_over_all_elements(granularity, setting):
     result = result_of((6, 10), qc.Scheme.parse(f"int4 asymmetric {granularity} {setting}"))
     position, name, where = BLOCKS[granularity]
@@ -399,7 +399,7 @@ FIGURES = [
 
 
 @for_each("make", FIGURES)
-@for_each("shape", SHAPES, ids=str)
+@for_each("shape", some(SHAPES, 2), ids=str)
 def test_arrays_travel_as_bytes(make, shape):
     """Nested lists would make the payload several times as large; plotly sends numpy's own types as base64."""
     text = plotly.io.to_json(make(result_of(shape)))

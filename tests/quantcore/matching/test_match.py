@@ -101,17 +101,18 @@ def test_a_zero_point_that_hqq_moved_is_found_again(name):
 def test_calls_of_presets_are_found_in_other_groups_than_theirs():
     """optimum-quanto's float shift, and MatMulNBits, whose end of the largest magnitude gets the lowest code."""
     x = np.random.default_rng(5).normal(1, 1, (32, 16)).astype(np.float32)
-    groups = x.reshape(32, 2, 8)
+    few, tall = x[:6], x[:, :4]
+    groups = few.reshape(6, 2, 8)
     low, high = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
-    shifted = np.round((groups - low) / ((high - low) / np.float32(15))).reshape(x.shape)
-    of_columns = x.reshape(2, 16, 16)
+    shifted = np.round((groups - low) / ((high - low) / np.float32(15))).reshape(few.shape)
+    of_columns = tall.reshape(2, 16, 4)
     largest = np.abs(of_columns).argmax(1, keepdims=True)
     scale = np.take_along_axis(of_columns, largest, 1) / np.float32(-8)
     inverse = np.float32(1) / scale
-    from_end = np.clip(np.floor(of_columns * inverse + np.float32(8.5)), 0, 15).reshape(x.shape)
-    for codes, name, granularity in (
-        (shifted, "quanto.affine", qc.PerGroup(8)),
-        (from_end, "onnxruntime.MatMulNBits", qc.PerGroup(16, 0)),
+    from_end = np.clip(np.floor(of_columns * inverse + np.float32(8.5)), 0, 15).reshape(tall.shape)
+    for x, codes, name, granularity in (
+        (few, shifted, "quanto.affine", qc.PerGroup(8)),
+        (tall, from_end, "onnxruntime.MatMulNBits", qc.PerGroup(16, 0)),
     ):
         exact = match(x, codes.astype(int)).exact
         every = {(s.convention.name, s.granularity) for found in exact for s in found.schemes}
@@ -197,26 +198,27 @@ def test_transposed_and_read_as_unsigned():
 def test_wrapped(text):
     """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
     scheme = qc.Scheme.parse(text)
-    result = qc.apply(sample(), scheme)
+    x = sample()[:7]
+    result = qc.apply(x, scheme)
     bits, s = scheme.format.bits, result.scale.numpy()
     if scheme.symmetric:
         spread = np.repeat(s, 16 // s.shape[1], axis=1)
         whole = np.round(
-            sample().numpy() * np.reciprocal(spread) if "torchao" in text else sample().numpy() / spread
+            x.numpy() * np.reciprocal(spread) if "torchao" in text else x.numpy() / spread
         )
         low = -(1 << (bits - 1))
     else:  # a slightly too small scale, as from a clipped range
-        whole, low = np.round(sample().numpy() / s) + result.zero_point.numpy() + 9, 0
+        whole, low = np.round(x.numpy() / s) + result.zero_point.numpy() + 9, 0
     codes = (whole.astype(np.int64) - low) % (1 << bits) + low
     if scheme.symmetric:
         assert (codes != result.codes.numpy()).any()
-        found = match(sample(), codes)
+        found = match(x, codes)
         assert "wrapped around" in str(found.exact[0].corruption)
-        names = [(x.convention.name, x.convention.coding.overflow) for x in found.exact[0].schemes]
+        names = [(each.convention.name, each.convention.coding.overflow) for each in found.exact[0].schemes]
         assert (scheme.convention.name, "wrap") in names
     else:
         shifted = result.zero_point + 9
-        found = match(sample(), codes, scale=result.scale, zero_point=shifted)
+        found = match(x, codes, scale=result.scale, zero_point=shifted)
         assert "wrapped around" in str(found.exact[0].corruption)
         assert given(found.exact[0].scheme, result.scale, shifted)
 
@@ -251,7 +253,7 @@ def tied():
     return x
 
 
-@pytest.mark.parametrize("says", some(ROUNDINGS, 2))
+@pytest.mark.parametrize("says", some(ROUNDINGS))
 def test_another_rounding(says):
     x = tied()
     codes = ROUNDINGS[says](x / np.float32(2 / 256)).clip(-128, 127)
@@ -400,7 +402,7 @@ def test_steps_tell_progress_and_can_be_left():
     begun.close()
 
 
-@for_each("shape", some([(), (2, 2, 3, 2), (1,), (2, 3, 4), (5,), (3, 4)], 2))
+@for_each("shape", some([(), (2, 2, 3, 2), (1,), (2, 3, 4), (5,), (3, 4)], 3))
 def test_every_rank(shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
     result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_tensor torchao"))

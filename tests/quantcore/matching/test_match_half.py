@@ -71,7 +71,7 @@ def _problem(case, x):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("pasted", "every"),
-    [(False, 20), *(pytest.param(pasted, 1, marks=pytest.mark.slow) for pasted in (False, True))],
+    [(False, 30), *(pytest.param(pasted, 1, marks=pytest.mark.slow) for pasted in (False, True))],
 )
 def test_library_and_dtype_are_found_again(pasted, every):
     """``pasted``: x has its numbers as float32; where float32 gives the codes too, nothing tells the dtype."""
@@ -187,7 +187,7 @@ def test_scales_rounded_to_float16_are_no_percentiles():
 def test_other_dtypes_are_tried_only_where_float32_fails():
     x = _sample()
     codes = qc.apply(x, qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
-    for given in (codes, codes.T, torch.where(codes < 0, codes + 256, codes.to(torch.int16))):
+    for given in (codes, codes.T):
         *steps, last = match_steps(x, given)
         assert last.matches.exact
         assert not any("other dtypes" in step.what for step in steps)

@@ -217,7 +217,7 @@ def random_cases(name, count):
 
 
 @for_each("name", WORDS)
-@pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_mistake_is_named_on_random_tensors(name, count):
     """Even where a scheme without a mistake has the same codes; with the scale that was used."""
     for comparison in random_cases(name, count):
@@ -906,8 +906,8 @@ def test_hypotheses_are_evaluated_in_steps():
 
 def test_of_what_fits_the_sample_the_simplest_400_are_evaluated():
     """Zeros, which every scheme gives."""
-    x = torch.zeros(2, 8)
-    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((2, 8))), []
+    x = torch.zeros(2, 4)
+    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((2, 4))), []
     evaluator.evaluate = evaluated.append
     search = _Search(evaluator)
     task = SearchTask(by_range(x, evaluator.searched), search.readings)
@@ -937,16 +937,16 @@ def test_candidates_of_a_large_tensor_are_explained_in_part():
 
 @pytest.mark.parametrize("p", some(PERCENTILES, 9))
 def test_the_percentile_of_signed_values_is_named_with_its_value(p):
-    """x has 2,000 elements, with a negative tail that the percentile of x ignores."""
-    x = torch.randn(2000, generator=torch.Generator().manual_seed(3))
+    """x has 1,999 elements, a prime, with a negative tail that the percentile of x ignores."""
+    x = torch.randn(1999, generator=torch.Generator().manual_seed(3))
     x[:25] = -torch.linspace(10, 40, 25)
     scale = torch.quantile(x, p / 100) / 127
     codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
     high = float(scale * 127)
-    # torch computes the position among 2,000 elements in float32, which is off by at most 2^-13
+    # torch computes the position among so many elements in float32, which is off by at most 2^-13
     assert high == pytest.approx(np.quantile(x.numpy().astype(float), p / 100), abs=1e-4)
     beyond = int((x.abs() > scale * 127).sum())
-    expected = f"{p:g}th percentile of x = {high:.7g}; |x| exceeds it in {beyond:,} of 2,000 elements"
+    expected = f"{p:g}th percentile of x = {high:.7g}; |x| exceeds it in {beyond:,} of 1,999 elements"
     found = match(x, codes)
     said = [
         text for c in found.exact if "signed_percentile" in c.corruption.computed for text in c.explanations

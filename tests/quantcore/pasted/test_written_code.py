@@ -28,7 +28,7 @@ WRITTEN = {
 }
 # the first of each kind, and some
 FIRST = {name.partition(":")[0]: name for name in reversed(WRITTEN)}
-FEW = dict.fromkeys([*FIRST.values(), *list(WRITTEN)[::50]])
+FEW = dict.fromkeys([*FIRST.values(), *list(WRITTEN)[::100]])
 pytestmark = [pytest.mark.usefixtures("no_hurry"), pytest.mark.filterwarnings("ignore")]
 
 

@@ -74,9 +74,9 @@ GIVEN = {
 @for_each(
     "changed",
     some([
-        {}, {"bits": 4}, {"bits": 6, "gptq": False}, {"dtype": torch.float16}, {"dtype": torch.float32}, {"symmetric": False},
+        {}, {"bits": 4}, {"dtype": torch.float16}, {"dtype": torch.float32}, {"bits": 6, "gptq": False}, {"symmetric": False},
         {"size": 128}, {"bits": 5, "gptq": False, "scales": "float32"},
-    ], 2),
+    ]),
     ids=str,
 )  # fmt: skip
 @in_parts(5)
@@ -141,7 +141,7 @@ def test_a_flipped_bit_is_found_whatever_the_arithmetic(arithmetic, part, tmp_pa
     for seed, bits in part(seeds[turn:] + seeds[:turn]):
         x, q = rounded(np.random.default_rng(seed), GIVEN | {"bits": bits}, arithmetic)
         assert problems(tmp_path / f"{seed} sound", q, x, True) == []
-        for bit in (1, bits - 1):
+        for bit in part((1, bits - 1)[:: 1 - 2 * turn]):
             row, column = np.argwhere(
                 (q.codes > 0) & (q.codes < 2**bits - 1) & (np.abs(q.codes - 2 ** (bits - 1)) < 40)
             )[100 + bit]

@@ -9,6 +9,7 @@ import releases
 import torch
 from checkpoint_cases import case, flipped
 from grid import for_each
+from parts import in_parts
 from releases import WRITERS, save
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, of_layers, suspect, weight
 
@@ -31,7 +32,8 @@ from quantcore.checkpoints.findings.walk import Box, Ordered
         ("ct_mxfp4", "scale_code", 8), ("ct_nvfp4", "scale_code", 8), ("gguf_legacy", "d", 16), ("bnb_int8", "scale", 32),
     ],
 )  # fmt: skip
-def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, tmp_path):
+@in_parts(3)
+def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, part, tmp_path):
     """Flipped in the file and read again, the scale is larger by the factor that is predicted for the flip."""
     given = case(name)
     checkpoint = open_checkpoint(given.release)
@@ -44,7 +46,7 @@ def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, tmp_path):
     place = tensor.layout.locate((row, start)).parameters[role]
     assert len(place.bits) == bits
     now = float(CodeGrid(tensor.layout).scales(slice(row, row + 1))[0, start])
-    for bit in range(bits):
+    for bit in part(range(bits)):
         other = flipped(given, place, bit, tmp_path).tensors[weight]
         then = float(CodeGrid(other.layout).scales(slice(row, row + 1))[0, start])
         if then and math.isfinite(then):

@@ -164,7 +164,7 @@ REST = [
 ]
 
 
-@for_each(("what", "form"), [*some_rows(FIRST, 11), *REST])
+@for_each(("what", "form"), [*some_rows(FIRST, 17), *REST])
 def test_what_is_broken_is_one_error(what, form, tmp_path):
     _, change, kind, name, facts = BROKEN[what]
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)

@@ -47,7 +47,7 @@ def _checked(path):
     }
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "pt", "npz"])
+@pytest.mark.parametrize("kind", ["safetensors", pytest.param("pt", marks=pytest.mark.slow), "npz"])
 def test_small_weights_together_give_what_each_gives_alone(tmp_path, monkeypatch, kind):
     path, tensors = tmp_path / f"m.{kind}", _tensors()
     if kind == "npz":

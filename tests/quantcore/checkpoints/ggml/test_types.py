@@ -199,13 +199,15 @@ def recorded():
         return {name: arrays[name] for name in arrays}
 
 
-@in_parts(9)
+@in_parts(19)
 @for_each("name", TYPES)
 def test_bytes(name, part):
+    """Each type with other tensors and imatrices."""
     found = recorded()
     cases = [key.split("|")[2:] for key in found if key.startswith(f"bytes|{name}|")]
     assert len(cases) == (38 if name in WEIGHTED else 11)
-    for x, importance in part(cases):
+    turn = TYPES.index(name)
+    for x, importance in part(cases[turn:] + cases[:turn]):
         given = None if importance == "none" else found[f"imatrix|{importance}"]
         result = qc.apply(found[f"x|{x}"], qc.PRESETS[f"gguf.{name}"], importance=given)
         assert qc.checkpoints.encode(result) == found[f"bytes|{name}|{x}|{importance}"].tobytes(), (
