@@ -140,6 +140,17 @@ def _once_for_all_pages() -> Any:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _guests_are_forked_from_here() -> None:
+    """Else each worker starts a process that imports what guests use: 4 s of a core, and who asks waits."""
+    import guests_nearby
+
+    from pages.serving.guard import guard
+
+    if guard._NURSERY.forks:
+        guests_nearby.start()
+
+
 @pytest.fixture
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found in pasted code does not depend on how fast the machine is.

@@ -68,7 +68,7 @@ def test_first_view_says_what_to_do():
 
 
 def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
-    at = paste(opened(bits=3, library="hqq"), typed(codes_of("int8 symmetric per_channel(1) torchao")))
+    at = opened(bits=3, library="hqq", match_text=typed(codes_of("int8 symmetric per_channel(1) torchao")))
     table = results(at)
     assert "torchao" in table["Libraries"][0]
     assert table["Codes that differ"][0] == "none"
@@ -87,7 +87,7 @@ def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype(few_rounds
     codes = qc.apply(torch.as_tensor(sample()).bfloat16(), scheme).codes.to(torch.int64)
     assert not torch.equal(codes, codes_of(str(scheme)))
     made = "torchao, compressed-tensors or optimum-quanto int8 symmetric, one scale, computed in bfloat16"
-    at = paste(opened(), typed(codes))
+    at = opened(match_text=typed(codes))
     assert said(at.success) == [f"All 16 integers are {made}, after 16 values of x were rounded to bfloat16."]
     opening = next(button for button in at.button if button.label == "Open in Explore")
     assert opening.help.endswith(" and the tensor's dtype to bfloat16")
@@ -95,19 +95,19 @@ def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype(few_rounds
     assert opening.click().run().session_state["dtype"] == "bfloat16"
 
 
+@pytest.mark.slow  # a quick test has the sentence of another mistake, and the library's tests this one
 def test_the_mistake_comes_first():
     """Ties at half a step of 0.25, rounded up; 31.75 sets the scale."""
     x = np.array([[0.125, 0.375], [-0.125, -0.375], [0.625, -31.75]])
     codes = np.floor(x / 0.25 + 0.5).astype(int)
-    at = opened(src="paste", _pasted=typed(x))
-    at = paste(at, typed(codes))
+    at = opened(src="paste", _pasted=typed(x), match_text=typed(codes))
     (sentence,) = said(at.warning)
     assert sentence == "Ties are rounded up; everything else is int8 symmetric, one scale."
 
 
 def test_a_large_tensor_is_searched_when_asked(monkeypatch):
     monkeypatch.setattr(run, "AT_ONCE", 15)
-    at = paste(opened(), typed(codes_of("int4 per_tensor")))
+    at = opened(match_text=typed(codes_of("int4 per_tensor")))
     assert not at.dataframe
     at = at.button(key="match_go").click().run()
     assert results(at).shape[0] == 1
@@ -137,7 +137,7 @@ def test_an_uploaded_file_stays_until_it_is_removed_and_a_bad_one_is_one_sentenc
 
 def test_transposed_on_the_page():
     x = torch.tensor([[0.5, -1.0, 2.0, 0.1], [9.0, 0.3, -0.2, -2.5]])
-    at = paste(opened(src="paste", _pasted=typed(x)), typed(qc.apply(x, "int8 per_channel(0)").codes.T))
+    at = opened(src="paste", _pasted=typed(x), match_text=typed(qc.apply(x, "int8 per_channel(0)").codes.T))
     assert results(at)["What went wrong"][0] == "transposed"
     assert any("undone: transposed" in text for text in said(at.markdown))
 
@@ -145,7 +145,7 @@ def test_transposed_on_the_page():
 def test_cells_that_differ_have_reasons_and_libraries_are_credited_with_the_others(few_rounds):
     codes = codes_of("int8 per_tensor")
     codes[2, 1] += 3
-    at = paste(opened(bits=8), typed(codes))
+    at = opened(bits=8, match_text=typed(codes))
     assert results(at)["Codes that differ"][0] == "1"
     cells = at.dataframe[1].value
     expected = int(codes_of("int8 per_tensor")[2, 1])
@@ -160,10 +160,8 @@ def test_cells_that_differ_have_reasons_and_libraries_are_credited_with_the_othe
 
 def test_scale_and_zero_point():
     result = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
-    at = opened(bits=8, codes="unsigned", mode="asymmetric", library="aimet.Quantize")
-    at.text_input(key="match_scale").set_value(str(result.scale.numpy()[0, 0]))
-    at.text_input(key="match_zero_point").set_value(str(-int(result.zero_point)))
-    at = paste(at, typed(result.codes))
+    given = {"match_scale": str(result.scale.numpy()[0, 0]), "match_zero_point": str(-int(result.zero_point))}
+    at = opened(library="aimet.Quantize", match_text=typed(result.codes), **given)
     assert (
         results(at)["Scale, zero point"][0]
         == "the given zero_point has the opposite sign, like AIMET's offset"
@@ -210,7 +208,7 @@ def test_every_example_is_tested():
     ],
 )
 def test_bad_integers_stay_where_they_are(text, words):
-    at = paste(opened(), text)
+    at = opened(match_text=text)
     assert not at.exception
     (sentence,) = said(at.error)
     assert words in sentence
@@ -233,8 +231,7 @@ def test_bad_integers_stay_where_they_are(text, words):
     ],
 )
 def test_bad_parameters_stay_where_they_are(key, text, words):
-    at = paste(opened(), typed(codes_of("int8")))
-    at = at.text_input(key=key).set_value(text).run()
+    at = opened(match_text=typed(codes_of("int8")), **{key: text})
     assert not at.exception
     (sentence,) = said(at.error)
     assert words in sentence
@@ -242,7 +239,7 @@ def test_bad_parameters_stay_where_they_are(key, text, words):
     assert at.text_area(key="match_text").value == typed(codes_of("int8"))
 
 
-def test_codes_and_parameters_stand_in_the_link():
+def test_codes_and_parameters_stand_in_the_link(few_rounds):
     codes = codes_of("uint8 asymmetric per_channel(1)")
     at = opened()
     at.text_input(key="match_scale").set_value("0.5")
@@ -317,7 +314,7 @@ def test_a_known_mistake_is_told_beside_a_scheme_without_one():
     the mistake too, and links its lesson."""
     wrong = compare(CASES["clamp-of-another-type"])
     text = typed(wrong.x.reshape(1, -1))
-    at = paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
+    at = opened(src="paste", _pasted=text, match_text=typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
     results(at)
     (told,) = [text for text in said(at.markdown) if text.startswith("A known mistake also gives exactly")]
     assert f"with scale {wrong.wrong.scale.max().item():.7g}." in told
@@ -352,7 +349,7 @@ def test_libraries_are_credited_unless_most_integers_differ(differing, told):
 @pytest.mark.slow  # a quick test asks for the sentence alone
 def test_no_library_is_credited_where_most_differ(few_rounds):
     codes = torch.randint(-100, 100, (4, 4), generator=torch.Generator().manual_seed(4))
-    at = paste(opened(), typed(codes))
+    at = opened(match_text=typed(codes))
     (credited,) = [text for text in said(at.caption) if text.endswith("schemes tried.")]
     assert any("No rules that were tried make these integers" in text for text in said(at.warning))
     assert "With these rules" not in credited

@@ -30,9 +30,10 @@ def unsearched(monkeypatch):
 def opened(text="", example=SAMPLE):
     at = the_app("match")
     at.session_state["src"], at.session_state["ex"] = "example", example
-    at.session_state["match_src"] = "code"
+    at.session_state["match_src"], at.session_state["match_code"] = "code", text
     at = at.run()
-    return typed(at, text) if text else at
+    assert not at.exception
+    return at
 
 
 def typed(at, text):

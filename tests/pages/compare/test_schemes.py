@@ -119,7 +119,7 @@ def test_filter_and_frontier() -> None:
         assert not beaten.any()
 
 
-@pytest.mark.parametrize("metric", ["sqnr_db", "mse", pytest.param("max_abs_error", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("metric", some(["mse", "sqnr_db", "max_abs_error"]))
 def test_best_under_a_limit(metric: str) -> None:
     at = opened(
         sw_set="chosen",
@@ -232,7 +232,7 @@ def test_nothing_chosen_says_what_to_do() -> None:
 
 
 def test_tensor_that_nothing_can_quantize() -> None:
-    at = opened(src="paste")
+    at = opened(src="paste", sw_set="chosen", sw_formats=["int4"])
     at = at.text_area[0].set_value("1 nan 2").run()
     assert not at.exception
     frame = table(at)
@@ -259,7 +259,7 @@ def rows() -> list[tuple[qc.Scheme, qc.Row]]:
 
 @pytest.mark.parametrize("written", ["max_abs_error", "max |error|"])
 def test_a_link_may_name_the_metric_as_in_code_or_as_shown(written: str) -> None:
-    at = opened(sw_metric=written)
+    at = opened(sw_metric=written, sw_set="chosen", sw_formats=["int4"])
     (choice,) = [c for c in at.button_group if c.key == "sw_metric"]
     assert (choice.value, choice.options[-1]) == ("max_abs_error", "max |error|")
     assert at.session_state["sw_metric"] == "max_abs_error"

@@ -107,9 +107,8 @@ def answer(at: AppTest) -> str:
     ],
 )
 def test_the_question_is_answered_with_what_is_lost(pasted: str, scheme: str, dtype: str, bits: str) -> None:
-    at = opened(src="paste", dtype=dtype)
-    change(at, "_pasted", pasted.replace(";", "\n"))
-    change(at, "_scheme_text", scheme)
+    typed = tensors.encode(tensors.parse(pasted.replace(";", "\n")))
+    at = opened(src="paste", dtype=dtype, t=typed, scheme=scheme)
     x = cache.values(at.session_state["_current"].tensor)
     error = (x - qc.apply(x, qc.Scheme.parse(scheme)).dequantized).double().numpy()
     x = x.double().numpy()
@@ -185,7 +184,7 @@ SCHEME_CHANGES = [
 
 @for_each(
     ("before", "key", "value", "expected"),
-    some_rows(SCHEME_CHANGES, 7),
+    some_rows(SCHEME_CHANGES, 11),
     ids=[f"{key}={value}" for _, key, value, _ in SCHEME_CHANGES],
 )
 def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, expected: str) -> None:
@@ -197,7 +196,7 @@ def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, exp
     assert_codes(at, x)
 
 
-@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES}), 13))
+@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES}), 16))
 def test_scheme_as_text_sets_the_controls(text: str) -> None:
     at = change(opened(bits="7", range="fixed", overflow="wrap", per="channel"), "_scheme_text", text)
     assert_codes(at)
@@ -270,7 +269,7 @@ def test_reset() -> None:
 # The tensor
 
 
-@for_each("name", some(tensors.DISTRIBUTIONS, 5))
+@for_each("name", some(tensors.DISTRIBUTIONS, 8))
 def test_distribution(page: AppTest, name: str) -> None:
     at = change(page, "dist", name)
     assert_codes(at, tensors.generate(tensors.Generated(name)))
@@ -282,7 +281,7 @@ def test_distribution(page: AppTest, name: str) -> None:
         change(at, f"{name}_{parameter.name}", float(parameter.default))
 
 
-@for_each("name", some(tensors.EXAMPLES))
+@for_each("name", some(tensors.EXAMPLES, 6))
 def test_example(page: AppTest, name: str) -> None:
     at = change(change(page, "src", "example"), "ex", name)
     x = tensors.EXAMPLES[name].load()
@@ -339,7 +338,7 @@ def test_paste(text: str) -> None:
         ("1,5", ["line 1"]),
         *((text, ["line 1"]) for text in HOSTILE),
         ("1 **2** :red[3] $4$", ["line 1"]),
-    ], 2),
+    ], 4),
     ids=lambda v: v[:20] if isinstance(v, str) else "",
 )
 def test_bad_paste(pasting: AppTest, text: str, words: list[str]) -> None:
@@ -375,7 +374,7 @@ def test_empty_paste_says_what_to_do(text: str) -> None:
         ("2x2x2x2x2x2x2", "7 axes"),
         ("9" * 60, "elements"),
         *((text[:60], "not an integer") for text in HOSTILE),
-    ], 2),
+    ], 4),
 )
 def test_bad_shape(page: AppTest, shape: str, word: str) -> None:
     at = change(page, "shape", shape)
@@ -469,7 +468,7 @@ def test_bad_upload(name: str, data: bytes, word: str) -> None:
         ({"shape": "2x3x4"}, "at", "2", "axis 0 (0–1)"),
         ({"shape": "2x3x4"}, "at", "x", "integers"),
         ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0–1)"),
-    ], 9),
+    ], 13),
     ids=lambda v: v[:24] if isinstance(v, str) else None,
 )
 def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> None:
@@ -490,8 +489,8 @@ def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> N
         ("8, 8", "shape (8, 8)"),
         ("1", "one index per axis"),
         ("a, b", "integers"),
-        ("1.5, 2", "integers"),
-        ("9" * 40 + ", 0", "shape (8, 8)"),
+        pytest.param("1.5, 2", "integers", marks=pytest.mark.slow),
+        pytest.param("9" * 40 + ", 0", "shape (8, 8)", marks=pytest.mark.slow),
     ],
 )
 def test_bad_element_falls_back_to_the_worst(page: AppTest, typed: str, word: str) -> None:
@@ -509,7 +508,7 @@ def test_bad_element_falls_back_to_the_worst(page: AppTest, typed: str, word: st
         ("0", "1 or more"),
         pytest.param("-4", "1 or more", marks=pytest.mark.slow),
         pytest.param("four", "'four'", marks=pytest.mark.slow),
-        ("2.5", "'2.5'"),
+        pytest.param("2.5", "'2.5'", marks=pytest.mark.slow),
     ],
 )
 def test_bad_group_size(size: str, word: str) -> None:
@@ -524,7 +523,7 @@ def test_bad_group_size(size: str, word: str) -> None:
     ("shape", "group", "block"),
     [
         pytest.param("8x8", "per_group(8, axis=1)", "per_block([2,2])", marks=pytest.mark.slow),
-        ("4x200", "per_group(8, axis=1)", "per_block([2,2])"),
+        pytest.param("4x200", "per_group(8, axis=1)", "per_block([2,2])", marks=pytest.mark.slow),
         pytest.param("2x96", "per_group(32, axis=1)", "per_block([2,2])", marks=pytest.mark.slow),
         ("3", "per_group(2, axis=0)", "per_block([2])"),
         pytest.param("2x3x1", "per_group(1, axis=2)", "per_block([1,2,1])", marks=pytest.mark.slow),
@@ -774,13 +773,13 @@ def test_tensor_in_the_link(src: str) -> None:
         tensors.encode(X)[:8],
         HOSTILE[0],
         pack(struct.pack("<B2I", 2, 60000, 60000) + bytes(3 << 20)),
-        pack(bytes(100 << 20)),
+        "100 MiB",
         pack(struct.pack("<B2I", 2, 3, 3) + bytes(4)),
-    ], 3),
+    ], 5),
     ids=["empty", "no body", "word", "version", "cut", "cut early", "script", "bomb", "long bomb", "shape"],
 )
 def test_damaged_tensor_in_the_link(src: str, text: str) -> None:
-    at = opened(src=src, t=text)
+    at = opened(src=src, t=pack(bytes(100 << 20)) if text == "100 MiB" else text)
     assert_one_sentence(at, "The tensor in the link", kind="warning")
     change(at, "src", "generate")
     assert_codes(at)
@@ -813,7 +812,7 @@ def test_damaged_tensor_in_the_link(src: str, text: str) -> None:
         {"tab": HOSTILE[1]},
         {"shape": "2x3x4", "down": "9"},
         {HOSTILE[0]: "1"},
-    ], 4),
+    ], 6),
     ids=lambda p: "&".join(f"{k}={v}" for k, v in p.items())[:30],
 )
 def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> None:
@@ -979,7 +978,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
 
 @for_each("name", some(qc.PRESETS, 25))
 def test_preset(name: str) -> None:
-    at = opened(src="generate", shape="4x256")  # gguf needs rows that divide into blocks of 256
+    at = opened(src="generate", shape="2x256")  # gguf needs rows that divide into blocks of 256
     at = change(at, "_preset", name)
     assert_codes(at)
     # the drawn codes are compared with the preset's own, as the text may count an axis from the start

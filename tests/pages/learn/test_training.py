@@ -21,6 +21,7 @@ from pages.learn.ptq_or_qat import run as training_runs
 from pages.shared import curriculum
 from pages.shared.computing.long_work import WorkStep
 from quantcore import training
+from tests.pages.sidebar.test_tensor_controls import assert_shown
 
 STEPS = ["network", "ptq", "rounding", "through", "qat", "scales", "curve", "choose"]
 NAME = "ptq_or_qat"
@@ -94,14 +95,16 @@ def right(network: training.Network | training.QuantizedNetwork) -> float:
 
 
 def test_its_controls_are_a_part_of_the_link() -> None:
-    drawn = set().union(*(keys(opened(step, per="channel")) for step in STEPS))
+    pages = [opened(step, per="channel") for step in STEPS if step not in ("rounding", "through")]  # as "scales"
+    drawn = set().union(*map(keys, pages))
+    assert_shown(pages[STEPS.index("ptq")], {"scheme"})
     ours = {key for key in drawn if key.startswith("train_")}
     buttons = {"train_go", "train_compute", "train_to_curve"}
     charts = {
         "train_digits",
         "train_lost",
         "train_chosen",
-        *(f"train_slope_{s}" for s in ("rounding", "through", "scales")),
+        "train_slope_scales",
     }
     assert ours - buttons - charts <= training_choice.KEYS
     assert training_choice.KEYS - ours == {"train_layer", "train_maps", "train_view"} - ours
@@ -174,23 +177,23 @@ def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
     assert "here at 1,201 of" not in " ".join(said(opened("through").markdown))
 
 
-@pytest.mark.parametrize(("way", "learned"), [("from the scheme", False), ("learned (LSQ)", True)])
-def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> None:
-    link = {"bits": "2", "train_epochs": "2", "train_scales": way}
+@pytest.mark.parametrize(("way", "learned", "epochs"), [("from the scheme", False, 1), ("learned (LSQ)", True, 2)])
+def test_training_on_shows_what_quantcore_trains(way: str, learned: bool, epochs: int) -> None:
+    link = {"bits": "2", "train_epochs": str(epochs), "train_scales": way}
     at = opened("qat", **link)
     assert "QAT" not in " ".join(key_figures(at))  # no work before it is asked for
     widget(at, "train_go").click().run()
     assert_clean(at)
-    tuning = training.Training(2, training.TUNING.learning_rate)
+    tuning = training.Training(epochs, training.TUNING.learning_rate)
     scheme = qc.Scheme.parse("int2")
     *_, last = training.qat(trained().network, scheme, training=tuning, learned_scales=learned)
-    assert key_figures(at)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
+    assert key_figures(at)[f"QAT after {epochs} of {epochs} epochs"] == percent(last.accuracy)
     assert widget(at, "train_go").label == "Train again"
     again = opened(
         "qat", **link, train_view="weights", train_layer="second", train_maps="PTQ"
     )  # cached for all who ask for the same
     assert_clean(again)
-    assert key_figures(again)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
+    assert key_figures(again)[f"QAT after {epochs} of {epochs} epochs"] == percent(last.accuracy)
     was = training.ptq(trained().network, scheme).weights[1]
     changed = int((was.codes != last.network.weights[1].codes).sum())
     assert any(caption.startswith(f"{changed} of 640 codes") for caption in said(again.caption))

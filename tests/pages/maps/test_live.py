@@ -108,7 +108,7 @@ PINNED = {
 # a visit, the control that is moved then, what the browser asks for, the control's value
 VISITS = [
     ({}, "bits", 7, 7),
-    ({"shape": "40x600", "per": "channel", "codes": "unsigned"}, "codes", 0, "signed"),  # reduced
+    ({"shape": "4x600", "per": "channel", "codes": "unsigned"}, "codes", 0, "signed"),  # reduced
     pytest.param(
         {"shape": "1x300", "numbers": "false", "borders": "true", "mode": "asymmetric"},
         "mode", 0, "symmetric",
@@ -225,7 +225,10 @@ def ranges(**parameters: str) -> AppTest:
 @pytest.mark.usefixtures("few_methods")
 @pytest.mark.parametrize(
     ("mode", "ends", "fixed"),
-    [("symmetric", (1.25,), "fixed(-1.25, 1.25)"), ("asymmetric", (-0.5, 1.0), "fixed(-0.5, 1)")],
+    [
+        ("asymmetric", (-0.5, 1.0), "fixed(-0.5, 1)"),
+        pytest.param("symmetric", (1.25,), "fixed(-1.25, 1.25)", marks=pytest.mark.slow),
+    ],
 )
 def test_the_range_is_followed_with_its_figures_and_its_band(
     mode: str, ends: tuple[float, ...], fixed: str

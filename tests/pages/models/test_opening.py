@@ -11,7 +11,7 @@ from loopback_host import file, internet, redirect
 from parts import some
 from streamlit.testing.v1 import AppTest
 
-from pages.models.opening import opened, uploads
+from pages.models.opening import compared, opened, uploads
 from pages.models.opening.opened import location_of
 from pages.models.opening.uploads import CheckpointFile
 from pages.serving import remote
@@ -46,17 +46,10 @@ def test_cold_links(address):
     assert widget(at, "ck").value == address
 
 
-def test_two_checkpoints():
+def test_two_checkpoints(monkeypatch):
+    monkeypatch.setattr(compared, "AT_ONCE", 0)
     at = at_page("compare-checkpoints", ck="example:minilm-gptq", ck_original="example:minilm")
     assert_opened(at, 2)
-
-
-def test_nothing_is_said_before_anything_is_chosen():
-    at = at_page()
-    assert_opened(at, 0)
-    options = widget(at, "ck").options
-    assert {f"example:{name}" for name in EXAMPLES} <= set(options)
-    assert NAMED in options
 
 
 OF_ONE_KIND = [
@@ -76,7 +69,9 @@ OF_ONE_KIND = [
         ("none", "There is no file or folder"),
         ("example:none", "There is no example 'none'"),
         ("upload:x", "There are no files yet"),
-        ("filecache::https://host.example/x.npy", "is not a path inside the folder"),
+        pytest.param(
+            "filecache::https://host.example/x.npy", "is not a path inside the folder", marks=pytest.mark.slow
+        ),
         ("bad_truncated/checkpoint", "truncated"),
         ("# <b>*x*</b> $y$", "There is no file or folder"),
     ],
@@ -320,8 +315,13 @@ def test_a_host_whose_name_leads_inside(net):
     assert not net.connections
 
 
-def test_pages_tell_which_addresses_they_open(net):
-    assert "https://" in widget(at_page(), "ck").placeholder
+def test_nothing_is_said_before_anything_is_chosen_but_what_can_be(net):
+    at = at_page()
+    assert_opened(at, 0)
+    options = widget(at, "ck").options
+    assert {f"example:{name}" for name in EXAMPLES} <= set(options)
+    assert NAMED in options
+    assert "https://" in widget(at, "ck").placeholder
 
 
 # Uploads on the page

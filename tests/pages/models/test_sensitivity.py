@@ -137,7 +137,7 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
 
 @for_each(
     ("more", "problem"),
-    [("int4 per_frog", "per_frog"), ("; ".join(f"int8 percentile({90 + i / 2})" for i in range(13)), "Give 1 to 12 schemes, not 13."), (" ", "Give 1 to 12 schemes, not 0.")],
+    [("int4 per_frog", "per_frog"), ("; ".join(f"int8 percentile({90 + i / 2})" for i in range(13)), "Give 1 to 12 schemes, not 13."), pytest.param(" ", "Give 1 to 12 schemes, not 0.", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_schemes_that_cannot_be_used(measured: AppTest, more: str, problem: str) -> None:
     at = change(measured, "sn_more", more)
@@ -264,6 +264,7 @@ def test_a_click_leads_to_the_checkpoint() -> None:
     assert widget(at, "ck").value == "example:minilm"
 
 
+@pytest.mark.slow  # the quick test of an imatrix presses the same button
 def test_a_click_leads_to_the_layer_of_a_weight() -> None:
     scheme = str(qc.Scheme.parse("int4 per_group(32)"))
     at = opened(ck="example:minilm", sn_more=scheme, sn_tensor=DENSE, sn_scheme=scheme)

@@ -77,7 +77,7 @@ def problems(key: str, options: list[str]) -> list[str]:
     return found + [name for name in plain if name[0].isupper() != bool(TITLES.fullmatch(key))]
 
 
-@in_parts(4)
+@in_parts(5)
 def test_options_are_words_in_one_style(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods_run, "counts", lambda tokens, inputs: [tokens])  # what takes most of its page
     at, found = opened("", src="generate", dist="normal", shape="4x6"), {}  # small: the pages compute with it
@@ -121,9 +121,9 @@ def test_the_rule_finds_other_styles(key: str, options: list[str]) -> None:
 
 NAMED = [
     *some_rows(("", "dist", value) for value in list(DISTRIBUTIONS)[1:4]),
-    *some_rows(("", "rounding", value) for value in list(ROUNDINGS)[:2]),
-    ("", "ex", list(EXAMPLES)[1]),
-    ("", "range", "by hand"),
+    *(pytest.param("", "rounding", value, marks=pytest.mark.slow) for value in list(ROUNDINGS)[:2]),
+    pytest.param("", "ex", list(EXAMPLES)[1], marks=pytest.mark.slow),
+    pytest.param("", "range", "by hand", marks=pytest.mark.slow),
     ("", "fit_method", "lloyd_max"),
     ("learn-error", step_key("error"), list(LESSONS["error"].steps)[2]),
     pytest.param("learn-zero-point", step_key("zero_point"), "one-sided", marks=pytest.mark.slow),

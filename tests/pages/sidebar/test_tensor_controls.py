@@ -81,7 +81,7 @@ def test_every_source_has_a_dtype(dtype: str) -> None:
     assert at.query_params["dtype"] == dtype
     again = opened(**at.query_params)
     assert_codes(again, rounded)
-    for source in ("edit", "generate", "example") if dtype == "bfloat16" else ():
+    for source in ("edit", "example") if dtype == "bfloat16" else ():
         widget(at, "src").set_value(source).run()
         assert not at.exception
         assert widget(at, "dtype").value == dtype
@@ -178,7 +178,7 @@ def test_a_file_of_float64_is_said_to_be_read_as_float32() -> None:
     assert_clean(at)
 
 
-@in_parts(4)
+@in_parts(9)
 def test_file_and_choice_survive_every_page(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     """The widget is empty on every page but the one where the file was uploaded, as can happen in a browser.
 
@@ -329,12 +329,13 @@ def test_sidebar_shows_what_acts_on_the_page() -> None:
     for url, parameters, parts in SHOWN:
         (page,) = [page for page in PAGES if page.url_path == url]
         assert page.used({key: [value] for key, value in parameters.items()}) == parts, (url, parameters)
-    kinds = {frozenset(shown[-1]): shown for shown in SHOWN}
+    kinds = {frozenset(shown[-1]): shown for shown in reversed(SHOWN)}
+    assert len(kinds) == 4
+    del kinds[frozenset({"scheme"})]  # the lesson's own tests open it, as it trains a network
     for url, parameters, parts in kinds.values():
         assert_shown(opened(url, **parameters), parts)
-    assert len(kinds) == 4
     at = opened(bits="7", seed="5", sw_set="chosen")
-    for url in ("formats", "match", "learn-scale", ""):
+    for url in ("match", "learn-scale", ""):
         at.switch_page(script_of(url)).run()
     assert scheme(at) == "int7 symmetric per_tensor min_max textbook"
     assert_codes(at, tensors.generate(tensors.Generated(seed=5)))
@@ -435,7 +436,7 @@ UNUSUAL = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x
        "[1, 2]", "½", "1,5", " 7 ", "\x00", ["1", "2"], ["inf", "3"], ["a", ""]]  # fmt: skip
 
 
-@in_parts(7)  # odd, as every second run is of another kind
+@in_parts(11)  # odd, as every second run is of another kind
 def test_unusual_values_of_every_parameter(part: Part) -> None:
     """Each run gives every parameter a different one of them, on a different page."""
     assert len(KEYS) > 100

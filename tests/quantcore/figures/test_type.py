@@ -134,7 +134,7 @@ def test_type_is_of_one_scale_and_family(draw):
             assert "tickvals" in axis or axis["dtick"] >= 1, key
 
 
-@for_each("draw", some(DRAWN.values()), ids=[made.__name__ for made in DRAWN])
+@for_each("draw", some(DRAWN.values(), 7), ids=[made.__name__ for made in DRAWN])
 def test_all_type_is_enlarged_alike(draw):
     figure = draw()
     before, after = (dict(fonts(f.to_dict())) for f in (figure, figures.enlarged(figure)))

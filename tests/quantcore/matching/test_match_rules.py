@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import in_parts, some
 
 import quantcore as qc
 from quantcore.formats import INT8
@@ -250,8 +250,9 @@ def test_rounding_of_the_zero_point():
     assert "the zero points qmin - low / s are rounded toward zero or down" in first.explanations
 
 
-def test_symmetric_unsigned_codes_below_the_middle():
-    for bits, shape in ((8, (4, 32)), (4, (4, 4, 8))):
+@in_parts(2)
+def test_symmetric_unsigned_codes_below_the_middle(part):
+    for bits, shape in part(((4, (4, 4, 8)), (8, (4, 32)))):
         grouped, middle = HALVES.reshape(shape), (1 << (bits - 1)) - 1
         scale = np.abs(grouped).max(-1, keepdims=True) / F(middle)
         given = np.clip(np.round(grouped / scale) + middle, 0, 2 * middle + 1).reshape(HALVES.shape)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import in_parts
+from parts import in_parts, some
 from places import ROOT
 from torch.optim.sgd import sgd
 
@@ -278,7 +278,7 @@ def test_summary(points):
 # Networks
 
 
-@for_each("weights", ["int4", "int3 asymmetric per_group(24)", "int4 per_channel percentile(99)"])
+@for_each("weights", some(["int3 asymmetric per_group(24)", "int4", "int4 per_channel percentile(99)"], 2))
 @for_each("activations", [None, "uint4 asymmetric", "int8 percentile(99.9)"])
 def test_before_the_first_step_it_is_post_training_quantization(network, weights, activations):
     schemes = qc.Scheme.parse(weights), activations and qc.Scheme.parse(activations)
