@@ -108,6 +108,7 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 })"""
 
 
+@pytest.mark.slow  # a lesson's step is looked at where wrong cells are found
 @in_parts(13)
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
     """In large mode, from the first step to the last with one button; every size in the slow run."""

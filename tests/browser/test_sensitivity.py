@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from page_rest import at_rest, expect
 
 import quantcore as qc
@@ -11,6 +12,7 @@ HEADING = "Which layer takes which scheme?"
 TEXTS = ["int8 per_tensor", "int4 per_group(32)"]
 
 
+@pytest.mark.slow  # what a click leads to is asked of the page itself; that a chart is clicked, of Schemes
 def test_a_click_opens_the_weight_and_the_scheme(app: Any) -> None:
     page = app.page
     page.goto(f"{app.address}/sensitivity?ck=example:minilm&sn_more={'; '.join(TEXTS)}&sn_sort=harm")

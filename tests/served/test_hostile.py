@@ -14,7 +14,7 @@ from benchmarks.visitor import Visitor, visit
 # tensors, is assembled and drawn in 2.6 s here, which other work on the same cores makes up to three times as
 # long; what only a guest sees, in 0.2 s.
 MOST_SECONDS, MOST_MEGABYTES = 12.0, 500
-QUICK = ("pt_storage_of_itself", "pt_marks", "npz_overlapping", "onnx_numbers")
+QUICK = ("pt_storage_of_itself", "pt_marks", "npz_overlapping")
 
 
 @pytest.fixture(scope="module")
