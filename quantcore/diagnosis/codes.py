@@ -247,7 +247,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     if not (lowest >= 0).any():
         return
     low = context.extremes[0]
-    lost = (lowest >= 0) & (step > 0) & (low < -0.5 * step)
+    lost = (lowest >= 0) & (step > 0) & (low.double() < -0.5 * step.double())  # half a subnormal is rounded
     if not lost.any():
         return
     cells = [at for at, _ in outside(context) if context.result.x[at] < 0]

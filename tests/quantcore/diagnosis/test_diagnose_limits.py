@@ -232,6 +232,12 @@ def test_a_scale_that_its_own_quantization_makes_0_is_no_power_that_is_divided_b
         assert (finding is not None and words in finding.sentence) if words else finding is None
 
 
+def test_half_of_a_subnormal_step_is_not_rounded_up_to_the_element_that_is_lost():
+    """Steps are 31 times the smallest number, and the element is -16 times that."""
+    x = np.array([124, -16, 31, 62], np.float32) * np.float32(2.0**-149)
+    assert findings(x, "codebook([0,1,2,4])")["negatives_lost"].facts["elements"] == 1
+
+
 def test_an_error_is_fixed_before_anything_else():
     """Where a fix of an error is proposed, no other scheme is; where that is not possible, one may be."""
     for x, scheme in ((NORMAL, "int4 given(0.01) textbook(overflow=wrap)"), (NORMAL, "uint4 given(0.4)"), (NORMAL, "int4 given(0.1, zero_point=90)")):
