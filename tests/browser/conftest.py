@@ -51,6 +51,10 @@ FLAGS = [
     "--min-semi-space-size=16,--max-semi-space-size=64,--initial-old-space-size=1500",
 ]
 _FUNCTION = re.compile(r"(async )?\([^()]*\) =>")
+_STATE = """({ maps: [...document.querySelectorAll('.qs-maps')].map((e) => e.dataset.painted),
+    runs: { ...window.qsRuns, socket: window.qsRuns?.socket?.readyState },
+    app: document.querySelector('[data-testid=stApp]')?.dataset,
+    says: document.querySelector('[data-testid=stMain]')?.innerText.slice(0, 600) })"""
 _SCHEME = "document.querySelector('.qs-maps')?.dataset.painted"
 
 
@@ -242,10 +246,7 @@ class App:
         try:
             return self.page.wait_for_function(function, arg=arg, polling=60).json_value()
         except TimeoutError:
-            shown = self.page.evaluate(
-                "[...document.querySelectorAll('.qs-maps')].map((e) => e.dataset.painted)"
-            )
-            pytest.fail(f"At {self.page.url}, with maps of {shown}, never came {script} of {arg}")
+            pytest.fail(f"At {self.page.url}, {self.page.evaluate(_STATE)}, never came {script} of {arg}")
 
     def map(self, name: str) -> np.ndarray:
         """The values whose colors are in one of the maps (x, codes, dequantized, error), once these are of the latest run."""
