@@ -63,7 +63,7 @@ def test_the_browser_is_found_wherever_it_is_installed(
     monkeypatch.setenv("CHROMIUM", str(tmp_path / "other"))
     assert chromium.find() == str(tmp_path / "other")
     monkeypatch.setenv("CHROMIUM", str(tmp_path / "missing"))
-    with pytest.raises(SystemExit, match="no Chromium at .*missing"):
+    with pytest.raises(SystemExit, match=r"no Chromium at .*missing"):
         chromium.find()
 
 
