@@ -254,6 +254,10 @@ class Largest(TorchDispatchMode):
 
     elements = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else PyTorch imports its compiler first, which takes 2 s
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, tuple | list) else [out]:
@@ -586,7 +590,7 @@ def test_abs_mean_makes_ternary_codes_as_bitnet_does(data):
 @for_each(
     ("granularity", "text", "data"),
     some_rows(
-        itertools.product(["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"], TEXTS[:6], DATA), 7
+        itertools.product(["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"], TEXTS[:6], DATA), 11
     ),
 )
 def test_odd_input_and_granularities(text, granularity, data):
