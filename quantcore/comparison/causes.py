@@ -11,7 +11,7 @@ from torch import Tensor
 from quantcore.conventions import CHOICES, KERNELS, STAGE_OF, STAGES, Convention
 from quantcore.programs import code_program
 from quantcore.qparams import QParams, parameters, ranges
-from quantcore.quantization import Quantized
+from quantcore.quantization import Quantized, coded_with
 
 # The choices that still matter once scale and zero_point are found
 CODING = tuple(name for name, stage in STAGE_OF.items() if STAGES[stage].ALTERS == "codes")
@@ -50,16 +50,22 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     ours, theirs = (r.computed.rules for r in (a, b))
     is_stored = a.params.raw is not None  # then 1/s is computed from the stored scale
 
+    # a choice that changes digits which b's zero point does not have turns nothing into it
+    narrow = ingredient == "zero_point" and b.params.zero_point.dtype == torch.float32
+
+    def numbers_of(params: QParams) -> Tensor:
+        numbers = _numbers(params, ingredient, is_stored)
+        return numbers.float() if narrow else numbers
+
     def found(record: Convention) -> Tensor:
-        params = parameters(low, high, a.scheme.symmetric, a.scheme.format, record)
-        return _numbers(params, ingredient, is_stored)
+        return numbers_of(parameters(low, high, a.scheme.symmetric, a.scheme.format, record))
 
     own, wanted = found(ours), found(theirs)
     replayed = torch.ones(len(blocks), dtype=torch.bool)
     for result, numbers in ((a, own), (b, wanted)):
         p = result.params
         first = dataclasses.replace(p, scale=p.scale if p.raw is None else p.raw)  # before it was quantized
-        replayed &= _equal(_numbers(first, ingredient, is_stored)[:, blocks], numbers)
+        replayed &= _equal(numbers_of(first)[:, blocks], numbers)
     differ = ~_equal(torch.stack(of_a), torch.stack(of_b))
     place[differ] = 1
     open_ = replayed & ~differ & ~_equal(own, wanted)
@@ -147,7 +153,7 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     """Return the values that the kernel rounds, float32; ``flat``: indices into the flattened x."""
     convention = result.computed.rules
     params, block = result.params, blocks_of(result, flat)
-    scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
+    scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in coded_with(params, result.computed))
     if KERNELS[convention.coding.kernel].fused:  # one scale for the tensor
         scale, shift = scale[:1], shift[:1]
     numbers = {"x": result.x.reshape(-1)[flat], "s": scale, "z": shift, "mean": params.center}
