@@ -20,7 +20,6 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.models import keys as model_keys
-from pages.outputs.methods import run as methods_run
 from pages.registry import KEYS, PAGES
 from pages.shared import curriculum
 from pages.shared.computing import cache
@@ -176,38 +175,6 @@ def test_a_file_of_float64_is_said_to_be_read_as_float32() -> None:
         change(at, "dtype", dtype)
         assert any(words in text for text in captions(at)), captions(at)
     assert_clean(at)
-
-
-@in_parts(9)
-def test_file_and_choice_survive_every_page(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The widget is empty on every page but the one where the file was uploaded, as can happen in a browser.
-
-    Every page with a tensor computes in the dtype of the file, with a library that does so.
-    """
-    monkeypatch.setattr(methods_run, "counts", lambda tokens, inputs: [tokens])  # what takes most of its page
-    at = change(upload(opened(src="upload", library="torchao"), SEVERAL), "tensor", "c_weight")
-    at.session_state["sw_set"] = "chosen"  # a few schemes
-    lessons = [page for page in PAGES if page.uses and page.script.startswith("learn/")]
-    for page in (*(page for page in PAGES if page.uses and page not in lessons), *part(lessons)):
-        at.switch_page(page.script).run()
-        assert not at.exception, page.title
-        assert not at.error, (page.title, said(at.error))
-        assert widget(at, "tensor").value == "c_weight"
-        if "tensor" in page.uses:
-            assert widget(at, "dtype").value == "float16"
-            assert cache.values(at.session_state["_current"].tensor).dtype == torch.float16
-    change(change(at.switch_page(script_of("")).run(), "src", "generate"), "src", "upload")
-    assert at.file_uploader[0].value is None
-    assert any("several.safetensors" in text for text in said(at.markdown))
-    change(at, "bits", 6)
-    assert_codes(at, X)
-    assert scheme(at).startswith("int6")
-    change(at, "tensor", LONG)
-    assert_codes(at, -2 * X)
-    next(b for b in at.button if b.label == "Remove").click().run()
-    assert not at.exception
-    assert "upload a file" in said(at.info)[0]
-    assert not {"t", "file", "tensor"} & at.query_params.keys()
 
 
 def test_another_file_opens_on_its_own_first_weight() -> None:

@@ -13,10 +13,12 @@ import pytest
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 ROOT = Path(__file__).parents[3]
 # sends SIGINT to the process, or writes, when it imports a module or calls a function of the audit hook's events; the
-# signal is heard even where the tests were started in the background of a shell script, whose processes ignore it
+# signal is heard even where the tests were started in the background of a shell script, whose processes ignore it,
+# unless INHERITED
 HOOK = """
 import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
+if "INHERITED" not in os.environ:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 def hook(event, arguments):
     if event == os.environ["EVENT"] and str(arguments[0]) == os.environ["ARGUMENT"]:
         os.kill(os.getpid(), signal.SIGINT) if "WRITTEN" not in os.environ else os.write(1, b"something")
@@ -95,7 +97,7 @@ def test_on_a_terminal_the_line_covers_the_progress(environment):
 
 @pytest.mark.slow
 def test_where_it_is_ignored_it_stays_so(environment):
-    environment = {**environment, "EVENT": "import", "ARGUMENT": "quantcore.scheme"}
+    environment = {**environment, "EVENT": "import", "ARGUMENT": "quantcore.scheme", "INHERITED": ""}
     ignored = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-c", ignored, sys.executable, *COMMAND]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
