@@ -736,12 +736,12 @@ FIXED = [
 ]  # fmt: skip
 
 
-@in_parts(4)
+@in_parts(8)
 def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters(part):
     """It is enough if the scale or the zero point differs."""
     told = set()
     fixed = [each for each in ALL.values() if isinstance(each.range_setting, qc.Fixed) and each.scales is None]
-    for base, ends in itertools.product(fixed, part(FIXED)):
+    for base, ends in part(itertools.product(fixed, FIXED)):
         scheme = replace(base, range_setting=qc.Fixed(*ends))
         case = facts_of(scheme)
         own = given_by(scheme)

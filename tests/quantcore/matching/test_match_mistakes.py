@@ -937,8 +937,8 @@ def test_candidates_of_a_large_tensor_are_explained_in_part():
 
 @pytest.mark.parametrize("p", some(PERCENTILES, 9))
 def test_the_percentile_of_signed_values_is_named_with_its_value(p):
-    """x has 499 elements, a prime, with a negative tail that the percentile of x ignores."""
-    x = torch.randn(499, generator=torch.Generator().manual_seed(3))
+    """x has 1,999 elements, a prime, with a negative tail that the percentile of x ignores."""
+    x = torch.randn(1999, generator=torch.Generator().manual_seed(3))
     x[:25] = -torch.linspace(10, 40, 25)
     scale = torch.quantile(x, p / 100) / 127
     codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
@@ -946,7 +946,7 @@ def test_the_percentile_of_signed_values_is_named_with_its_value(p):
     # torch computes the position among so many elements in float32, which is off by at most 2^-13
     assert high == pytest.approx(np.quantile(x.numpy().astype(float), p / 100), abs=1e-4)
     beyond = int((x.abs() > scale * 127).sum())
-    expected = f"{p:g}th percentile of x = {high:.7g}; |x| exceeds it in {beyond} of 499 elements"
+    expected = f"{p:g}th percentile of x = {high:.7g}; |x| exceeds it in {beyond:,} of 1,999 elements"
     found = match(x, codes)
     said = [
         text for c in found.exact if "signed_percentile" in c.corruption.computed for text in c.explanations

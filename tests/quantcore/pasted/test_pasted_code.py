@@ -581,8 +581,8 @@ OTHERS = {
 import torch
 best, best_err = None, float('inf')
 amax = x.abs().max()
-for i in range(20):
-    s = amax * (1 - i * 0.03) / 7
+for i in range(6):
+    s = amax * (1 - i * 0.1) / 7
     q = torch.clamp(torch.round(x / s), -8, 7)
     err = ((x - q * s) ** 2).mean()
     if err < best_err:
