@@ -61,7 +61,7 @@ ONE_SERVER = ("test_hostile", "test_models_folder", "test_server", "test_warm")
 # packages of libraries that take 4 to 6 s to import, and the scripts that do so
 LIBRARIES = re.compile(
     r"^ *(?:from|import) "
-    r"(?:bitsandbytes|compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library"
+    r"(?:bitsandbytes|compressed_tensors|torchao|brevitas|optimum|hqq|library_releases|quanto_library"
     r"|quantcore\.snippets import .*library_script)\b",
     re.M,
 )

@@ -63,7 +63,7 @@ def test_a_library_that_refuses_a_dtype_has_a_way_out() -> None:
     assert at.selectbox(key="dtype").value == "float32"
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_codes_are_compared_in_the_dtype(dtype: str) -> None:
     at = opened(dtype=dtype, bits="8", per="channel", shape="16x64", lib_a="textbook", lib_b="torchao")
     x = torch.from_numpy(qc.tensors.generate(qc.tensors.Generated(shape=(16, 64)))).to(getattr(torch, dtype))

@@ -39,11 +39,11 @@ def said(elements: Any) -> list[str]:
     return [element.value.replace("\\", "") for element in elements]
 
 
-def test_all_sensible_and_the_scheme_on_the_left() -> None:
+def test_all_sensible_and_the_scheme_on_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    some_of = qc.default_schemes((2, 2))[::5]  # all would take a second
+    monkeypatch.setattr(qc, "default_schemes", lambda shape: some_of if shape == (2, 2) else [])
     found = set(table(opened(bits="7", shape="2x2"))["scheme"])
-    assert found == {str(s) for s in qc.default_schemes((2, 2))} | {
-        "int7 symmetric per_tensor min_max textbook"
-    }
+    assert found == {*map(str, some_of), "int7 symmetric per_tensor min_max textbook"}
 
 
 def test_all_presets_with_the_reasons_of_those_refused() -> None:

@@ -125,7 +125,7 @@ def test_why_two_quantized_releases_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sort", "metric", "order"),
     [
-        ("Layer", "mse", "0123"),
+        pytest.param("Layer", "mse", "0123", marks=pytest.mark.slow),
         pytest.param("Layer", "sqnr_db", "0123", marks=pytest.mark.slow),
         pytest.param("Harm", "mse", "3102", marks=pytest.mark.slow),
         pytest.param("Harm", "cosine", "3102", marks=pytest.mark.slow),
@@ -140,9 +140,11 @@ def test_links_restore_sort_and_metric(
     assert [n[2] for n in at.dataframe[0].value["tensor"]] == list(order)
 
 
-def test_links_restore_the_filter_and_nothing_may_fit_it(pair: tuple[Path, Path]) -> None:
-    at = opened(*pair, cmp_filter="WEIGHT a.1")
+def test_links_restore_sort_metric_and_filter_and_nothing_may_fit_it(pair: tuple[Path, Path]) -> None:
+    at = opened(*pair, cmp_filter="WEIGHT a.1", cmp_sort="Layer", cmp_metric="mse")
     assert list(at.dataframe[0].value["tensor"]) == ["a.1.weight"]
+    assert at.session_state["cmp_metric"] == "mse"
+    assert list(change(at, "cmp_filter", "").dataframe[0].value["tensor"]) == [f"a.{i}.weight" for i in range(4)]
     assert change(at, "cmp_filter", "frobnicate").dataframe[0].value.empty
 
 

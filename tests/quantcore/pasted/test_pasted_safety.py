@@ -14,7 +14,7 @@ from grid import for_each
 
 import quantcore as qc
 from quantcore.pasted import names
-from quantcore.pasted.bounds import MOST_ELEMENTS
+from quantcore.pasted.bounds import ARRAYS, MOST_ELEMENTS
 from quantcore.pasted.evaluation import CodeInputs, Evaluation
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import evaluate
@@ -101,7 +101,8 @@ _STATEMENTS = [
 _SLOW = [
     "for i in range(2500):\n    x = x + 1\n    y = x * 1\nz = open('a')", "def f(x, a=True, b=True, c=True):\n    for i in range(1500):\n        y = x.sort()[0]\n    return open(1)",
     "for i in range(200):\n    y = x @ x\n    s = y.std()\n    q = (y / s).round()\nz = open('a')", "for i in range(900):\n    s = x.abs().max() / 127\n    q = torch.round(x / s)\nopen('a')",
-    "y = x.repeat(8, 8)\ns = y.abs().max() / 7\nq = (y / s).round()\nq = (y / s[None]).round()\nz = open('a')", "a = [x]\nfor i in range(4000):\n    a = [a]\ny = a == a",
+    "y = x.repeat(8, 8)\ns = y.abs().max() / 7\nq = (y / s).round()\nq = (y / s[None]).round()\nz = open('a')", "a = [x]\nfor i in range(4000):\n    a = [a]\ny = a == a\nz = open('a')",
+    "a = [x]\n" + "a = [a]\n" * 200 + "y = a == a",
 ]  # fmt: skip
 _DEEP = [
     "x = " + "(" * 300 + "1" + ")" * 300, "x = " + "-" * 3000 + "1", "x = " + "+".join("1" * 3000), "x" + ".a" * 60, "x = " + "[" * 90 + "]" * 90,
@@ -187,18 +188,20 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
         "torch.eye(5)", "torch.zeros(3, 4)", "torch.full((3, 4), 1.0)", "x.repeat_interleave(3)", "torch.quantile(x, torch.tensor([0.1, 0.9]), dim=1)", "x.unsqueeze(0)",
         "torch.where(x > 0, x, 0.0)", "x.max(dim=1)[0]", "x.sort()[0]", "x.chunk(2)[0]", "torch.maximum(x[:, :1], x[:1])", "torch.max(x[:, :1], x[:1])", "torch.tensor([[1, 2], [3, 4]])",
         "torch.broadcast_to(x[0], (4, 8))", "x.to(torch.int8)", "torch.rand(3, 5)", "torch.linspace(0, 1, steps=70)", "torch.zeros(size=(3, 9))",
+        "torch.bincount(torch.tensor([7, 2]), torch.ones(2), torch.tensor(9))", "x.uniform_(-8, 8)", "x.normal_(x[:, :1], 2.0)", "torch.normal(x[:, :1], x[:1].abs())", "torch.normal(0.0, 1.0, (3, 5))", "torch.normal(0.0, 1.0, size=(3, 5))",
+        "np.random.normal(size=(3, 5))", "np.random.normal(5, size=(3, 5))", "np.random.uniform(0, 9000000, 7)", "np.random.uniform(np.zeros((3, 1)), np.ones(5), (3, 5))",
     )  # fmt: skip
     compute, seen = Evaluation.compute, []
 
     def spied(self, run, op, args, name="", elements=1):
         found = compute(self, run, op, args, name, elements)
-        size = sum(v.value.numel() for v in (found.value if isinstance(found.value, list | tuple) else [found]) if isinstance(v.value, torch.Tensor))
+        size = sum(numel(v.value) for v in (found.value if isinstance(found.value, list | tuple) else [found]) if isinstance(v.value, ARRAYS))
         seen.append((name, size, elements))
         return found
 
     monkeypatch.setattr(Evaluation, "compute", spied)
     for text in texts:
-        assert not walked(f"y = {text}").unread, text
+        assert not walked(f"y = {text}", numpy="np." in text).unread, text
     views = ("T", "shape")  # and the items of a list are there already
     seen = [one for one in seen if one[0] != "[]" or one[2] > 1]
     assert len(seen) > 30
