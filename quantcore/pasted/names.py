@@ -78,7 +78,9 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "where": lambda values: (
         usual(values) * (bounds.MOST_AXES if len(values) == 1 else 1)
     ),  # of one, its indices
-    "linspace": lambda values: usual(values[:2]) * sizes(values[2:] or [100]),
+    "linspace": lambda values: usual(values[:2]) * max(sizes(values[2:]), 50),  # NumPy's, if none is given
+    "zeros_like ones_like empty_like": lambda values: usual(values[:1]) + sizes(values[1:]),
+    "full_like": lambda values: usual(values[:1]) + sizes(values[2:]),
 }
 _OPERATION_OF = {name: op for op, names in _OPERATIONS.items() for name in names.split()}
 _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.split()}
