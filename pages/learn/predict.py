@@ -191,7 +191,7 @@ if chosen := views.yours() if mine else views.your_scheme():
         under = step == "codes"
         with picture:
             table = cells.MarkedTable("x", part, lit, title, first=first)
-            cells.draw([table], "learn_predict_x", fill=0.5, even=under)
+            cells.draw([table], "learn_predict_x", fill=0.55, even=under)
             typed = ask(key, names, under)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = prediction.mark(result, step, places, typed)
