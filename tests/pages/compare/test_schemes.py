@@ -257,7 +257,7 @@ def rows() -> list[tuple[qc.Scheme, qc.Row]]:
     return [(row.scheme, row) for row in found]
 
 
-@pytest.mark.parametrize("written", ["max_abs_error", "max |error|"])
+@pytest.mark.parametrize("written", ["max |error|", pytest.param("max_abs_error", marks=pytest.mark.slow)])
 def test_a_link_may_name_the_metric_as_in_code_or_as_shown(written: str) -> None:
     at = opened(sw_metric=written, sw_set="chosen", sw_formats=["int4"])
     (choice,) = [c for c in at.button_group if c.key == "sw_metric"]

@@ -162,7 +162,7 @@ NAMED = [
     pytest.param("", "ex", list(EXAMPLES)[1], marks=pytest.mark.slow),
     pytest.param("", "range", "by hand", marks=pytest.mark.slow),
     pytest.param("", "fit_method", "lloyd_max", marks=pytest.mark.slow),
-    ("learn-error", step_key("error"), list(LESSONS["error"].steps)[2]),
+    pytest.param("learn-error", step_key("error"), list(LESSONS["error"].steps)[2], marks=pytest.mark.slow),
     pytest.param("learn-zero-point", step_key("zero_point"), "one-sided", marks=pytest.mark.slow),
     ("compare-checkpoints", "cmp_sort", "Bytes"),
 ]

@@ -312,12 +312,11 @@ def test_sidebar_shows_what_acts_on_the_page() -> None:
 
 def test_page_names_only_problems_of_what_acts_on_it() -> None:
     wrong = {"shape": "0x", "per": "block", "block": "abc"}
-    for url, more, count in (("", {}, 2), ("match", {}, 1), ("formats", {}, 0), ("learn-scale", {}, 0)):
+    for url, more, count in (("", {}, 2), ("match", {}, 1), ("formats", {"src": "paste"}, 0), ("learn-scale", {}, 0)):
         at = opened(url, **wrong, **more)
         assert not at.exception
         assert len(at.error) == count, (url, said(at.error))
-    at = opened("formats", src="paste")
-    assert not at.info
+        assert not at.info, url
 
 
 def test_sidebar_follows_the_step() -> None:

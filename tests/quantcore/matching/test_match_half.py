@@ -172,7 +172,7 @@ def test_the_nearest_to_a_pasted_tensor_has_the_dtype_of_its_numbers(monkeypatch
 
 
 def test_scales_rounded_to_float16_are_no_percentiles():
-    x = 1e-4 * _sample()[:4, :16]
+    x = 1e-4 * _sample()[0, :31]
     scale = (x.abs().amax() / 127).half().float()  # of which float16 has few digits
     codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
     assert all(each.differing for each in _searched(x, codes, lambda one: one._tried(search.percentiles)))

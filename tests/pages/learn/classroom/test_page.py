@@ -446,7 +446,7 @@ def lesson(link):
     assert not at.exception
     data = [json.loads(e.proto.json or "{}") for e in at.get("bidi_component")]
     tables = [table for each in data if isinstance(each, dict) for table in each.get("tables", [])]
-    return "\n".join(lines(at)), {
+    return "\n".join(lines(at)).replace("−", "-"), {
         float(text) for table in tables for row in table["cells"] for text, _ in row
     }
 
