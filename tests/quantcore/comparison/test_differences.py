@@ -598,7 +598,7 @@ PRESETS = set(qc.PRESETS) & set(ALL)
 GIVEN = qc.Given(0.3, 3)
 
 
-@in_parts(8)
+@in_parts(5)
 @for_each("name", some(CONVENTIONS, 11))
 def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
@@ -709,7 +709,7 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@in_parts(9)
+@in_parts(5)
 @for_each("name", some(CONVENTIONS, 13))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
     own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
