@@ -9,7 +9,6 @@ if one is exceeded.
 """
 
 import contextlib
-import os
 import socket
 import statistics
 import subprocess
@@ -26,8 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.smallest import sized
+from tests.support import chromium
 
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 REST = "html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]"
 PRESSES = sized(16, 2)
@@ -146,7 +145,7 @@ def main() -> int:
         server("benchmarks/floor_page.py") as floor,
         sync_playwright() as playwright,
     ):
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium.find(), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         unit = measure(page, floor, "document.body.innerText.includes('painted-{bits}')")
         print("| page | event to frame, ms | times the floor | budget |\n|---|---:|---:|---:|")

@@ -17,7 +17,8 @@ from playwright.sync_api import Page, TimeoutError, sync_playwright
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from benchmarks.interaction import CHROMIUM, FLAGS, REST, server  # noqa: E402
+from benchmarks.interaction import FLAGS, REST, server  # noqa: E402
+from tests.support import chromium  # noqa: E402
 
 WIDTH, HEIGHT, HIGH = 1200, 700, 920  # px of a window, and the height of one where more is to be seen
 SHOWN = 900  # px of a frame's width
@@ -180,7 +181,7 @@ def main() -> int:
     """Record the scenes that are named, or all; return 1 if a file became too large."""
     failed = False
     with server("app.py") as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium.find(), args=FLAGS)
         for name in sys.argv[1:] or SCENES:
             query, scene = SCENES[name]
             page = browser.new_page(viewport={"width": WIDTH, "height": HIGH if name == "range" else HEIGHT})

@@ -1,5 +1,6 @@
 """Parts of sentences: counts, lists, sizes, shapes, positions in a text, and a user's words."""
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -40,6 +41,15 @@ def joined(items: Sequence[str], last_by: str = "and") -> str:
     """
     *most, last = items
     return f"{', '.join(most)} {last_by} {last}" if most else last
+
+
+def signed(text: str) -> str:
+    """Return a text with a minus sign for each hyphen that does not follow a letter or digit.
+
+    >>> signed("x - 2, int4: -8..7, min-max")
+    'x − 2, int4: −8..7, min-max'
+    """
+    return re.sub(r"(?<!\w)-", "−", text)
 
 
 def printable(text: str, most: int = 200) -> str:

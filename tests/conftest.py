@@ -61,7 +61,7 @@ ONE_SERVER = ("test_hostile", "test_models_folder", "test_server", "test_warm")
 # packages of libraries that take 4 to 6 s to import, and the scripts that do so
 LIBRARIES = re.compile(
     r"^ *(?:from|import) "
-    r"(?:bitsandbytes|compressed_tensors|torchao|brevitas|optimum|library_releases|quanto_library"
+    r"(?:bitsandbytes|compressed_tensors|torchao|brevitas|optimum|hqq|library_releases|quanto_library"
     r"|quantcore\.snippets import .*library_script)\b",
     re.M,
 )
@@ -112,29 +112,45 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _once_for_all_pages() -> Any:
     """What takes two thirds of a page's run under `AppTest`, and does not change what the page does.
 
-    It looks through all installed packages for components of theirs, and compiles the scripts, each time with
-    the same result; asks a thousand times a second whether the run has ended, each time taking the
-    interpreter away from it; collects the whole state for each widget; and looks at all attributes of the
+    It looks through all installed packages for components of theirs (there are none), looks up the scripts of
+    all pages and compiles them, each time with the same result; asks a thousand times a second whether the
+    run has ended, each time taking the interpreter away from it; collects the whole state for each widget;
+    hashes each message for a browser's cache and records it as an event; and looks at all attributes of the
     server for which it puts a mock.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+    from streamlit.runtime.scriptrunner_utils import script_run_context
     from streamlit.runtime.state.safe_session_state import SafeSessionState
     from streamlit.testing.v1 import app_test, local_script_runner
 
     from pages.serving import own_value
+    from pages.shared import page
 
     def wait(runner: Any, timeout: float) -> None:
         runner._script_thread.join(timeout)
         ask(runner, timeout)
 
+    def keep(runner: Any, message: Any) -> None:
+        runner._maybe_handle_execution_control_request()
+        runner.forward_msg_queue.enqueue(message)
+
     ask = local_script_runner.require_widgets_deltas
     compiled = functools.cache(functools.partial(ScriptCache.get_bytecode, ScriptCache()))
+    look_up, found = page.for_navigation, []
+
+    def looked_up(pages: Any) -> Any:
+        if not found:
+            found.append(look_up(pages))
+        return found[0]
+
     with pytest.MonkeyPatch.context() as patch:
-        scan = functools.cache(manifest_scanner.scan_component_manifests)
-        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        patch.setattr(manifest_scanner, "scan_component_manifests", list)
+        patch.setattr(page, "for_navigation", looked_up)
+        patch.setattr(script_run_context, "populate_hash_if_needed", lambda message: None)
         patch.setattr(ScriptCache, "get_bytecode", lambda self, path: compiled(path))
         patch.setattr(local_script_runner, "require_widgets_deltas", wait)
+        patch.setattr(local_script_runner.LocalScriptRunner, "_enqueue_forward_msg", keep)
         patch.setattr(SafeSessionState, "filtered_state", property(own_value.SessionValues))
         patch.setattr(app_test, "MagicMock", lambda spec: NonCallableMock())
         yield

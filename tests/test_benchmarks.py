@@ -5,7 +5,9 @@ import os
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 
+import chromium
 import pytest
 from places import ROOT
 
@@ -43,6 +45,26 @@ def test_one_runs_here_in_its_smallest_size(
     rows = capsys.readouterr().out
     assert rows.count("\n| int") == 12
     assert "nan" not in rows
+
+
+def test_the_browser_is_found_wherever_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        SystemExit, match=r"^There is no Chromium: install chromium-headless-shell, or set CHROM"
+    ):
+        chromium.find()
+    for name in ("chromium", "chromium-headless-shell", "other"):  # the second is taken first
+        (tmp_path / name).touch(0o755)
+        expected = "chromium" if name == "chromium" else "chromium-headless-shell"
+        assert chromium.find() == str(tmp_path / expected)
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "other"))
+    assert chromium.find() == str(tmp_path / "other")
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "missing"))
+    with pytest.raises(SystemExit, match=r"no Chromium at .*missing"):
+        chromium.find()
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ match step:
         error = result.error.numpy()
         same, other = ((error * result.x.numpy() * sign > 0).sum() for sign in (1, -1))
         words.markdown(
-            "**error = x - x̂**. Its sign shows on which side of x the value of the code lies. Rounding to "
+            "**error = x − x̂**. Its sign shows on which side of x the value of the code lies. Rounding to "
             f"nearest goes up or down: {same} of the {same + other} errors here have the sign of their x; "
             "with truncation, toward 0, all would. Within the range no error of rounding exceeds half a step."
         )
@@ -74,7 +74,7 @@ match step:
                 ("x", result.x.numpy()),
                 ("codes", result.codes.numpy()),
                 ("x̂", result.dequantized.numpy()),
-                ("error x - x̂", error),
+                ("error x − x̂", error),
             )
         ]
         with picture:

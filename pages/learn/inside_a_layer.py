@@ -10,6 +10,7 @@ from pages.learn import frame, question, views
 from pages.maps import cells
 from pages.shared.state import choice
 from quantcore import outputs
+from quantcore.wording import signed
 
 NAME = "inside_a_layer"
 X = np.array([[1.9, -0.6], [0.4, 2.45]], np.float32)  # [tokens, in]
@@ -67,15 +68,16 @@ def dot(of_x: Sequence[float], of_w: Sequence[float]) -> str:
 
 def formula(*lines: tuple[str, str]) -> None:
     """Draw lines of arithmetic, each with its name."""
-    views.formula(*(f"{name:<14} {line}".replace("-", "−") for name, line in lines))
+    views.formula(*(f"{name:<14} {line}" for name, line in lines))
 
 
 match step:
     case "codes":
         words.markdown(
             "Two tokens with two inputs each, and two outputs: **y = x·wᵀ**. Hardware multiplies the codes "
-            f"instead. x is stored in uint8 with zero point {z_x}, w in int8 with zero point {z_w}. A code "
-            "minus its zero point counts steps, so each product of two counts is in units of **s_x·s_w**."
+            f"instead. x is stored in uint8 with zero point {z_x}, w in int8 with zero point "
+            f"{signed(str(z_w))}. A code minus its zero point counts steps, so each product of two counts is "
+            "in units of **s_x·s_w**."
         )
         at = chosen_output()
         counts = [(r.codes.int() - z).tolist() for r, z in ((x, z_x), (w, z_w))]

@@ -69,7 +69,7 @@ def outcome_tables(
 ) -> list[cells.MarkedTable]:
     """Return the tables of one implementation; ``beside``: the other one, if it is shown too."""
     other = beside or outcome
-    names = {"codes": "codes", "x̂": "dequantized", "x - x̂, computed afterwards": "error"}
+    names = {"codes": "codes", "x̂": "dequantized", "x − x̂, computed afterwards": "error"}
     return [
         cells.MarkedTable(
             title, getattr(outcome, name).numpy(), marks, pick=pick, beside=getattr(other, name).numpy()
@@ -115,7 +115,7 @@ def reveal(comparison: OutcomePair, marks: np.ndarray, summary: str) -> None:
         st.markdown(f"**Fix:** {messages.plain(case.fix)}")
         st.code(difference(*lines(case)), language="diff", wrap_lines=True)
         if comparison.hidden.any():
-            st.markdown(f"Computed afterwards, x - x̂ gives an MAE of only {wrong.error.abs().mean():.4g}.")
+            st.markdown(f"Computed afterwards, x − x̂ gives an MAE of only {wrong.error.abs().mean():.4g}.")
     tables = [cells.MarkedTable("x", comparison.x.numpy(), marks)]
     if not torch.equal(wrong.x, comparison.x):
         tables.append(cells.MarkedTable("x after the wrong code", wrong.x.numpy(), marks))

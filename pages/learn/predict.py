@@ -15,6 +15,7 @@ from pages.shared.state.selection import PageTensor
 from quantcore import prediction
 from quantcore.granularity import block_name
 from quantcore.numerics import decimal
+from quantcore.wording import signed
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
@@ -56,7 +57,7 @@ def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> Non
         known += [f"scale s = {', '.join(scales)}", f"zero point z = {', '.join(zeros)}"]
     elif step == "zero_point":
         known.append(f"scale s = {', '.join(decimal(float(result.scale[block])) for block in places)}")
-    st.markdown(" · ".join(known))
+    st.markdown(signed(" · ".join(known)))
 
 
 def ask(key: str, names: list[str], under: bool) -> list[str] | None:
@@ -101,7 +102,7 @@ def tell(marks: list[prediction.Mark], names: list[str], key: str, revealed: boo
         if m.sentence:
             st.markdown(
                 f"- {messages.plain(name)}, your answer {messages.plain(m.typed)}. "
-                f"**{m.kind.capitalize()}.** {messages.plain(m.sentence)}"
+                f"**{m.kind.capitalize()}.** {messages.plain(signed(m.sentence))}"
             )
 
 
@@ -140,7 +141,8 @@ def hands(step: str, result: qc.Quantized, places: list[tuple[int, ...]], names:
     ]
     total = sum(counts)
     reasons = [
-        f" · **{m.kind.capitalize()}.** {messages.plain(m.sentence)}" if revealed else "" for m in marks
+        f" · **{m.kind.capitalize()}.** {messages.plain(signed(m.sentence))}" if revealed else ""
+        for m in marks
     ]
     for row, label, count, why in zip(rows, labels, counts, [*reasons, ""], strict=True):
         row[1].progress(
@@ -189,7 +191,7 @@ if chosen := views.yours() if mine else views.your_scheme():
         under = step == "codes"
         with picture:
             table = cells.MarkedTable("x", part, lit, title, first=first)
-            cells.draw([table], "learn_predict_x", fill=0.5, even=under)
+            cells.draw([table], "learn_predict_x", fill=0.55, even=under)
             typed = ask(key, names, under)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = prediction.mark(result, step, places, typed)

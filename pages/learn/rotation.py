@@ -119,6 +119,7 @@ match step:
                 f"{reach:g}",
             )
         with picture:
-            tables = [cells.MarkedTable("x, the first 8 channels", spike[:, :8].numpy().astype(int))]
-            cells.draw(tables, "learn_rotation_question", fill=1)
+            channels = spike.reshape(8, 8).numpy().astype(int)  # in eight rows they fill their place
+            table = cells.MarkedTable("x", channels, note="its 64 channels, row by row", index=False)
+            cells.draw([table], "learn_rotation_question", fill=1)
 frame.foot("Ashkboos et al. 2024, QuaRot, arXiv 2404.00456, section 3")

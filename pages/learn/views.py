@@ -23,6 +23,7 @@ from pages.shared.state import selection
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
 from quantcore.analysis import View
+from quantcore.wording import signed
 
 # px left below maps: for the edge of the page, and for a caption, which is larger in large mode
 BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
@@ -200,7 +201,8 @@ def formula(*lines: str, narrow: bool = False) -> None:
 
 def written_formula(*lines: str, narrow: bool = False) -> str:
     """Return `formula` as HTML."""
-    parts = [arithmetic.parted(line) if narrow else ("", line) for line in lines]
+    signs = map(signed, lines)
+    parts = [arithmetic.parted(line) if narrow else ("", line) for line in signs]
     named = [(name and f"<i>{html.escape(name)}</i> ", html.escape(rest)) for name, rest in parts]
     rows = "\n".join(f"<span>{name}{rest}</span>" for name, rest in named)
     return f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>'

@@ -13,7 +13,7 @@ from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor, generated, of_values
 from quantcore import tensors
 from quantcore.figures import lessons
-from quantcore.wording import difference
+from quantcore.wording import difference, signed
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
@@ -40,8 +40,8 @@ def asymmetric(values: hand.Values, theme: str) -> hand.MovedStep:
     t = qc.trace(result, (CHOSEN,))
     sentence = (
         f"<b>Asymmetric</b>: the range runs from low, {low}, to high, {high}. The <b>zero point</b> z is the "
-        f"code of 0: x / s counts steps from 0, and z, here {int(t.zero_point)}, is the code where that "
-        f"count starts. Drag both ends of the range, or x = {x}."
+        f"code of 0: x / s counts steps from 0, and z, here {signed(str(int(t.zero_point)))}, is the code "
+        f"where that count starts. Drag both ends of the range, or x = {x}."
     )
     html = {hand.WORDS: f"<p>{sentence}</p>", hand.BELOW: views.written_formula(*views.lines(t))}
     handles = (Handle(LOW, -0.2), Handle(HIGH, -0.2), Handle(X, 0))

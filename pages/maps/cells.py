@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.browser import streamlit_dom
 from quantcore.figures import BLOCKS
+from quantcore.wording import signed
 
 _HERE = Path(__file__).parent
 _COMPONENT = st.components.v2.component(
@@ -99,8 +100,8 @@ def _data(table: MarkedTable) -> dict[str, Any]:
     ]
     rank = min(np.ndim(table.values), 2) if table.index else 0
     return {
-        "title": table.title,
-        "note": table.note,
+        "title": signed(table.title),
+        "note": signed(table.note),
         "cells": rows,
         "indices": rank,
         "first": table.first,

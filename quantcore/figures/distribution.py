@@ -100,8 +100,8 @@ def distribution(
     bars = [] if data.whole is None else [_bars(data, data.whole, "all of x", DIM[theme], 0.45)]
     bars.append(_bars(data, data.counts, data.name, FILL[theme], 1.0 if data.whole is None else 0.8))
     layout = base_layout(theme, 340) | {
-        "title": {"text": _title(result, data, len(shown)), "x": 0, "xref": "paper"},
-        "margin": {"l": 60, "r": 12, "t": 56, "b": 40},
+        "title": {"text": _title(result, data, len(shown)), "x": 0, "xref": "container"},
+        "margin": {"l": 60, "r": 12, "t": 72, "b": 40},
         "xaxis": {"title": "value", "range": [low, high]},
         "yaxis": {
             "title": "% of elements" if data.whole is not None else "elements",
@@ -215,7 +215,8 @@ def _title(result: Quantized, data: DistributionData, shown: int) -> str:
         else "too dense to draw"
     )
     ends = f"{data.values[0]:.4g} to {data.values[-1]:.4g}".replace("-", "\N{MINUS SIGN}")
-    first = f"<b>{name}</b>: codes represent {ends} (shaded), {fmt.available:,} values of {fmt} ({drawn})"
+    # lines that a phone shows whole
+    first = f"<b>{name}</b>: codes represent {ends} (shaded)<br>{fmt.available:,} values of {fmt} ({drawn})"
     of = f"{data.clipped:,} of {data.size:,} elements clipped ({100 * data.clipped / data.size:.3g} %)"
     behind = "" if data.whole is None else f"; in the background: all {result.x.numel():,} elements of x"
     return f"{first}<br>{of}{behind}"

@@ -132,11 +132,23 @@ def expanded(values: list[Any]) -> float:
     return broadcast([values[0].shape, [max(int(n), 1) for n in numbers_in(values[1:])]])
 
 
+def drawn(given: Sequence[Any], named: Sequence[Any]) -> float:
+    """Bound random numbers of a distribution: its two parameters, broadcast to the sizes, third or by name.
+
+    Methods of a tensor, and torch with a tensor as its first parameter, have no sizes.
+    """
+    if given and isinstance(given[0], Tensor):
+        return usual([*given, *named])
+    asked = [max(int(n), 1) for n in numbers_in([*given[2:], *named])]
+    return broadcast([*map(shape_of, given[:2]), asked])
+
+
 def counted(values: list[Any]) -> float:
     """Bound how often each integer occurs: as many counts as the highest one, or as are asked for."""
     each = [value if isinstance(value, ARRAYS) else np.array(value) for value in values[:1]]
     highest = max((float(one.max()) for one in each if math.prod(one.shape)), default=0.0)
-    return highest + 1 + sum(n for n in values[1:] if isinstance(n, int))
+    asked = numbers_in(value for value in values[1:] if math.prod(shape_of(value)) == 1)  # weights are more
+    return highest + 1 + sum(max(n, 0) for n in asked)
 
 
 def ranged(values: list[Any]) -> float:

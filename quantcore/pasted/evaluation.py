@@ -274,7 +274,8 @@ class Evaluation:
         require(len(libraries) < 2, "torch tensors and NumPy arrays are mixed here")
         bounds.check_integers(call.op, values)
         parts = tuple(flat([*args, *kw.values()]))
-        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
+        most = call.bound(given, [*named.values()])
+        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, most)
 
     def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
         """Modify a tensor in place. Its value so far stays what it was; all names of it have the new one."""

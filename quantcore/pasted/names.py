@@ -4,7 +4,7 @@ import inspect
 import math
 import operator
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -65,7 +65,7 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "quantile nanquantile percentile nanpercentile outer": bounds.crossed,
     "matmul mm dot linear": bounds.product,
     "zeros ones empty rand randn random standard_normal randperm": sizes,
-    "uniform normal randint": lambda values: sizes(values[2:]),
+    "randint": lambda values: sizes(values[2:]),
     "new_zeros new_ones new_empty": lambda values: sizes(values[1:]),
     "new_full": lambda values: sizes(values[1:2]),
     "tile repeat repeat_interleave chunk": bounds.repeated,
@@ -78,7 +78,9 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "where": lambda values: (
         usual(values) * (bounds.MOST_AXES if len(values) == 1 else 1)
     ),  # of one, its indices
-    "linspace": lambda values: usual(values[:2]) * sizes(values[2:] or [100]),
+    "linspace": lambda values: usual(values[:2]) * max(sizes(values[2:]), 50),  # NumPy's, if none is given
+    "zeros_like ones_like empty_like": lambda values: usual(values[:1]) + sizes(values[1:]),
+    "full_like": lambda values: usual(values[:1]) + sizes(values[2:]),
 }
 _OPERATION_OF = {name: op for op, names in _OPERATIONS.items() for name in names.split()}
 _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.split()}
@@ -105,9 +107,11 @@ class Allowed:
         """Its operation, as the values of an evaluation have it."""
         return _OPERATION_OF.get(self.name, "other")
 
-    def bound(self, values: list[Any]) -> float:
-        """Return how many elements its result has at most, from its arguments, those by name last."""
-        return _BOUND_OF.get(self.name, usual)(values)
+    def bound(self, given: list[Any], named: Sequence[Any] = ()) -> float:
+        """Return how many elements its result has at most, from its arguments and from those by name."""
+        if self.name in ("uniform", "normal"):
+            return bounds.drawn(given, named)
+        return _BOUND_OF.get(self.name, usual)([*given, *named])
 
 
 @dataclass(frozen=True, eq=False)

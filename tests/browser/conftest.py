@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,10 +10,10 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
+import chromium
 import numpy as np
 import pytest
 from page_rest import REST, SHOWN, WAIT, WATCH_RUNS
@@ -290,15 +289,6 @@ class App:
         self.page.mouse.up()
 
 
-def _chromium() -> str | None:
-    named = os.environ.get("CHROMIUM")
-    if named:
-        return named
-    # the first opens no windows at all: a sixth of the processor time less
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    return next(filter(None, map(shutil.which, names)), None)
-
-
 @contextlib.contextmanager
 def serve(script: str = "app.py", *options: str, below: str = "") -> Iterator[str]:
     """Run a script of the app on a free port, ``below`` this path; yield its address.
@@ -340,12 +330,12 @@ def answer(address: str, process: "subprocess.Popen[bytes]", log: IO[str]) -> No
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """One profile for all tests: with what it keeps of the scripts, a page opens in half the time."""
-    path = _chromium()
-    if path is None or not Path(path).exists():
-        reason = f"there is no Chromium{f' at {path}' if path else ''}: install chromium-headless-shell, or set CHROMIUM to its path"
+    try:
+        path = chromium.find()
+    except chromium.NoChromium as error:
         if os.environ.get("CI", "").lower() in ("true", "1"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+            pytest.fail(str(error))
+        pytest.skip(str(error))
     with sync_playwright() as playwright:
         profile = tmp_path_factory.mktemp("profile")
         # Playwright asks for motion unless told not to, whatever the browser's flags say: a picture read while its

@@ -9,9 +9,9 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
 
 import io
-import shutil
 import tempfile
 
+import chromium
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from served import serve
@@ -45,7 +45,7 @@ def main() -> None:
         serve(Path(folder)) as server,
         sync_playwright() as playwright,
     ):
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        browser = playwright.chromium.launch(executable_path=chromium.find())
         page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
         page.goto(f"{server.address}/{LINK}")
         page.locator(".qs-maps[data-painted]").wait_for()

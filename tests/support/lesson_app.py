@@ -51,8 +51,9 @@ def blocks(at: AppTest) -> list[Any]:
 
 
 def code(at: AppTest) -> str:
-    """The text of the blocks of code and arithmetic."""
-    return "\n".join([*(block.value for block in blocks(at)), *lines(at)])
+    """The text of the blocks of code and arithmetic, with a hyphen for a minus sign, as Python writes it."""
+    text = "\n".join([*(block.value for block in blocks(at)), *lines(at)])
+    return text.replace("−", "-")
 
 
 def assert_clean(at: AppTest) -> None:

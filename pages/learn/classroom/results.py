@@ -1,7 +1,6 @@
 """What a class answered, number by number, and what explains each wrong answer."""
 
 import html
-import re
 from collections import Counter
 from fractions import Fraction
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from pages.serving.classroom import Question, Tally
 from pages.shared.curriculum import numbered, step_key, step_words
 from quantcore.mistakes import MISTAKES
 from quantcore.prediction import as_typed
+from quantcore.wording import signed
 
 NO_MISTAKE = "no known mistake"
 
@@ -111,8 +111,3 @@ def reason(why: Why, address: str = "") -> str:
 def minus(text: str) -> str:
     """Escape a text, and put minus signs into it."""
     return signed(html.escape(text))
-
-
-def signed(body: str) -> str:
-    """Put a minus sign into HTML for each hyphen that does not follow a letter or digit."""
-    return re.sub(r"(?<!\w)-", "−", body)

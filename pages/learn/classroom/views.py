@@ -17,11 +17,10 @@ from pages.learn.classroom.results import (
     minus,
     reason,
     results,
-    signed,
 )
 from pages.serving.classroom import Board, ClassStep, Question, Round, Tally, TensorPart, letter
 from pages.shared.state.sharing import qr
-from quantcore.wording import count
+from quantcore.wording import count, signed
 
 FEW, BIG = 3, 30  # numbers asked for that leave room for more bars; characters in a row of a large table
 SHOWN, LISTED = 4, 7  # wrong numbers with a bar, once revealed, of many numbers asked for; in other cases

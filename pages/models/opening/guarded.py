@@ -6,10 +6,20 @@ from typing import Any
 from pages.serving import guard
 from pages.shared.computing import turn
 from pages.shared.computing.guarded import SECONDS, room
-from quantcore.checkpoints import OPENERS, Checkpoint, Folder, assemble, headers
+from quantcore.checkpoints import OPENERS, ByteSource, Checkpoint, Folder, assemble, headers
+from quantcore.errors import QuantError
+from quantcore.wording import short
 
 _MOST_SECONDS = 20.0  # for a release with hundreds of shards
+_MOST_RANGES = 20_000  # that are asked for in one step
 _MEMORY = 512_000_000  # headers, which the server keeps in 300 MB at most, and as JSON
+
+
+def _joined(source: ByteSource, ranges: list[tuple[int, int]]) -> bytes:
+    """Return the bytes of some ranges, of which a file has no more than members."""
+    if len(ranges) > _MOST_RANGES:
+        raise QuantError(f"{short(source.name, 80)} has too many parts; save it again, in several files.")
+    return b"".join(source.read_each(ranges))
 
 
 def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, int], None]) -> Checkpoint:
@@ -36,6 +46,7 @@ def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, i
         "present": lambda names: (sorted(folder.present(names)), ()),
         "open": opened,
         "read": lambda file, offset, size: (None, [folder.open(file).read(offset, size)]),
+        "read_each": lambda file, ranges: (None, [_joined(folder.open(file), ranges)]),
     }
     served = guard.Served(here | files_of) if folder.is_near else guard.Served(here, files_of)
     answer = guard.ask("checkpoint", [name, folder.is_near], work=work, served=served, check=turn.check)

@@ -78,7 +78,9 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
     rows = rows_of(known, chosen)
     if not rows.empty:
         targets = tuple(rows.head(DRAWN)["place"])
-        charts.clickable(_harm(rows, chosen), NAME, CHART, targets, _open)
+        figure = _harm(rows, chosen)
+        st.caption(figure.layout.meta)
+        charts.clickable(figure, NAME, CHART, targets, _open)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
         what = "a row" if rows.empty else "a mark of the chart or a row"
@@ -109,7 +111,10 @@ def _why(found: SharedComparison, known: Sequence[TensorResult]) -> None:
 def live(found: SharedComparison, chosen: Chosen) -> None:
     """Draw the harm of each tensor compared so far; clicks do nothing while the comparison is running."""
     rows = rows_of(found.results, chosen)
-    charts.draw(_harm(rows, chosen), NAME, key=f"_cmp_live_{len(found.results)}")
+    figure = _harm(rows, chosen)
+    with st.container():  # the place holds one element
+        st.caption(figure.layout.meta)
+        charts.draw(figure, NAME, key=f"_cmp_live_{len(found.results)}")
 
 
 def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:

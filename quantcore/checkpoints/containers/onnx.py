@@ -299,7 +299,7 @@ class _Model:
                 numbers[name] = attribute.integers(3)[-1]
             for start, stop in attribute.spans(2)[-1:]:
                 if stop - start == 4:
-                    (numbers[name],) = struct.unpack("<f", node.wire.source.read(start, 4))
+                    (numbers[name],) = struct.unpack("<f", node.wire.bytes((start, stop)))
             graphs += [(name, graph) for graph in attribute.messages(6)][-1:]
             constants += attribute.messages(5) if name == "value" else ()
         if op == "Constant" and constants and outputs:

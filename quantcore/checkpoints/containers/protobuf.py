@@ -3,6 +3,7 @@
 Lengths are followed, so that a tensor's bytes are skipped, not read. Source: protobuf.dev, "Encoding".
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -15,7 +16,11 @@ from quantcore.errors import QuantError
 
 MAX_FIELDS = 1_000_000  # of all messages; 50,000 nodes of some 20 fields
 PART = 1 << 20  # bytes of numbers that are decoded at once
-_WINDOW = 4096
+# Each read has a price, so that what lies near is read together: from so few bytes to so many at once, while
+# the next field is at most so far away and no more than so much has been read
+_FEWEST, _MOST, _NEAR, _TOGETHER = 1 << 9, 1 << 18, 5000, 1 << 24
+_KEPT = 2 * _TOGETHER  # bytes: messages are read after the message that holds them
+_BEFORE = 64  # bytes before what is asked for: the ends of the messages before, which are read afterwards
 Span = tuple[int, int]
 
 
@@ -25,7 +30,9 @@ class Wire:
     def __init__(self, source: ByteSource) -> None:
         self.source = source
         self._start, self._data = 0, b""
-        self._steps = 0
+        self._steps, self._next, self._total = 0, _FEWEST, 0
+        self._starts: list[int] = []  # of the parts that have been read, which don't overlap
+        self._parts: list[bytes] = []
 
     def fields(self, span: Span) -> Iterator[tuple[int, int | Span]]:
         """Yield (number, value) of each field: an integer, or the (start, stop) of its bytes.
@@ -60,13 +67,39 @@ class Wire:
         if span[1] - span[0] > limit:
             raise self.damaged(span[0])
         try:
-            begin, end = span[0] - self._start, span[1] - self._start
-            # mostly, as the fields around it have just been read
-            near = begin >= 0 and end <= len(self._data)
-            found = self._data[begin:end] if near else bytes(self.source.read(span[0], span[1] - span[0]))
-            return found.decode("utf-8")
+            return self.bytes(span).decode("utf-8")
         except UnicodeDecodeError:
             raise self.damaged(span[0]) from None
+
+    def bytes(self, span: Span) -> bytes:
+        """Return the few bytes of a field."""
+        if span[0] == span[1]:
+            return b""
+        self._find(span[0])
+        begin, end = span[0] - self._start, span[1] - self._start
+        if end <= len(self._data):
+            return self._data[begin:end]
+        return bytes(self.source.read(span[0], span[1] - span[0]))
+
+    def _find(self, at: int) -> None:
+        """Make the part that holds a byte the present one; read it, if none has it."""
+        if self._start <= at < self._start + len(self._data):
+            return
+        place = bisect_right(self._starts, at)
+        end = self._starts[place - 1] + len(self._parts[place - 1]) if place else 0
+        if at >= end:
+            is_near = at < end + _NEAR and self._total < _TOGETHER
+            self._next = min(2 * self._next, _MOST) if is_near else _FEWEST
+            begin = max(end, at - _BEFORE)
+            stop = self._starts[place] if place < len(self._starts) else self.source.size
+            data = bytes(self.source.read(begin, min(at - begin + self._next, stop - begin)))
+            self._total += len(data)
+            if self._total % _KEPT < len(data):
+                self._starts, self._parts, place = [], [], 0
+            self._starts.insert(place, begin)
+            self._parts.insert(place, data)
+            place += 1
+        self._start, self._data = self._starts[place - 1], self._parts[place - 1]
 
     def varints(self, span: Span) -> Iterator[int]:
         """Yield the integers of a packed field."""
@@ -91,9 +124,7 @@ class Wire:
         for shift in range(0, 70, 7):
             if at >= stop:
                 break
-            if not self._start <= at < self._start + len(self._data):
-                self._start = at
-                self._data = bytes(self.source.read(at, min(_WINDOW, self.source.size - at)))
+            self._find(at)
             byte = self._data[at - self._start]
             value, at = value | (byte & 127) << shift, at + 1
             if byte < 128:

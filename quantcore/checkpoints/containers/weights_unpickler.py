@@ -23,6 +23,7 @@ from torch._utils import (
     _rebuild_parameter,
     _rebuild_parameter_with_state,
     _rebuild_qtensor,
+    _rebuild_tensor,
     _rebuild_tensor_v2,
     _rebuild_tensor_v3,
 )
@@ -51,8 +52,9 @@ _READS = dict.fromkeys((b"h", b"q", b"K", b"M", b"J", b"G", b"j", b"r", _PROTO),
 _KEYS = (str, int, float, bool, type(None))
 # storages of torch.ao's quantized tensors -> what their codes are
 _CODES = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
-_TENSOR_CALLS = (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_qtensor)
-_PARAMETER_CALLS = (_rebuild_parameter, _rebuild_parameter_with_state)
+# by identity: what a file calls may be anything that it has built
+_TENSOR_CALLS = {id(one) for one in (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_qtensor)}
+_PARAMETER_CALLS = {id(one) for one in (_rebuild_parameter, _rebuild_parameter_with_state)}
 _GLOBALS = re.compile(
     r"torch\.(\w+Storage|storage\.(Untyped|Typed)Storage|Size|Tensor|device|b?float\w+|u?q?u?int\w+|bool|complex\w+|per_\w+)"
     r"|torch\._utils\._rebuild_(tensor_v2|tensor_v3|parameter|parameter_with_state|qtensor)"
@@ -100,8 +102,7 @@ class WatchedUnpickler(Unpickler):
         super().__init__(file, encoding="utf-8")
         self.quantizers: dict[torch.Tensor, TorchQuantizer] = {}
         self._name, self._storages = name, dict[str, torch.storage.TypedStorage]()
-        self._cost, self._made, self._module = 0, None, ""
-        self._next: TorchQuantizer | None = None
+        self._cost, self._module = 0, ""
         self.read, self._line = self._reader(file.read), file.readline
         self.readline = self._read_line
 
@@ -133,7 +134,7 @@ class WatchedUnpickler(Unpickler):
         """Return the function by which instructions and their arguments are read."""
         arguments = 0
         checks = {
-            _SETITEM: self._check_item, _SETITEMS: self._check_items, _REDUCE: self._check_call,
+            _SETITEM: self._check_item, _SETITEMS: self._check_items,
             _NEWOBJ: self._check_object, _BUILD: self._check_state,
         }  # fmt: skip
 
@@ -145,13 +146,16 @@ class WatchedUnpickler(Unpickler):
                 if len(data) < size:
                     raise EOFError
                 return data
-            arguments = _READS.get(data, 0)
-            self._cost += 1
-            if self._cost > MAX_COST:
-                self._too_much()
-            if self._next is not None:
-                self.quantizers[self.stack[-1]], self._next = self._next, None
-            if data in checks:
+            while True:
+                self._cost += 1
+                if self._cost > MAX_COST:
+                    self._too_much()
+                if data != _REDUCE or not self._is_called():
+                    break
+                data = read(size)
+            if data in _READS:
+                arguments = _READS[data]
+            elif data in checks:
                 checks[data]()
             return data
 
@@ -196,37 +200,48 @@ class WatchedUnpickler(Unpickler):
             self.refuse("an object with attributes")
         self._cost += len(state)
 
-    def _check_call(self) -> None:
-        """Refuse calls of functions, or with arguments, that files of tensors don't have."""
+    def _is_called(self) -> bool:
+        """Make a call of what files of tensors hold most; False: the unpickler is to make it.
+
+        It would look through all that it may call, and torch then for a mode that is never on, for each
+        tensor. What a tensor is trained with is left out.
+
+        Raises:
+            QuantError: files of tensors don't have calls of this function, or with these arguments.
+        """
         self._cost += _CALL
         arguments, called = self.stack[-1], self.stack[-2]
         if type(arguments) is not tuple:
             raise TypeError
         if called is torch._tensor._rebuild_from_type_v2:  # a tensor or parameter with attributes
             called, kind, arguments, _ = arguments
-            if kind not in (torch.Tensor, torch.nn.Parameter) or called not in (
-                *_TENSOR_CALLS,
-                *_PARAMETER_CALLS,
-            ):
+            is_known = id(called) in _TENSOR_CALLS or id(called) in _PARAMETER_CALLS
+            if not is_known or kind not in (torch.Tensor, torch.nn.Parameter):
                 self.refuse("a tensor of a class of its own")
             self.stack[-2:] = [called, arguments]
-        if any(called is one for one in _TENSOR_CALLS):
+        made: Any = None
+        if id(called) in _TENSOR_CALLS:
             self._check_tensor(arguments)
+            # the dtype, or what marks values as negated
+            if called is _rebuild_tensor_v3 or (called is _rebuild_tensor_v2 and len(arguments) > 6):
+                return False
+            made = _rebuild_tensor(*arguments[:4])  # type: ignore[no-untyped-call]
             if called is _rebuild_qtensor:
-                self._next = self._quantizer(arguments)
-                self.stack[-2:] = [_rebuild_tensor_v2, (*arguments[:4], False, collections.OrderedDict())]
-        elif any(called is one for one in _PARAMETER_CALLS):
-            if not isinstance(arguments[0], torch.Tensor):
+                self.quantizers[made] = self._quantizer(arguments)
+        elif id(called) in _PARAMETER_CALLS:
+            made = arguments[0]
+            if not isinstance(made, torch.Tensor):
                 raise TypeError
-            self._next = self.quantizers.get(arguments[0])
-            self.stack[-2:] = [_rebuild_parameter, (arguments[0], False, collections.OrderedDict())]
+        elif called is collections.OrderedDict and not arguments:
+            made = collections.OrderedDict()
         elif not self._is_plain_call(called, arguments):
             self.refuse(f"a call of {short(getattr(called, '__qualname__', type(called).__name__), 60)}")
+        if made is not None:
+            self.stack[-2:] = [made]
+        return made is not None
 
     def _is_plain_call(self, called: Any, arguments: tuple[Any, ...]) -> bool:
         """Tell whether a call makes a container or a name of a device from a few plain values."""
-        if called is collections.OrderedDict:
-            return not arguments
         if len(arguments) == 2 and getattr(called, "__module__", "") == "_codecs":
             self._cost += len(arguments[0]) // 64 if type(arguments[0]) is str else MAX_COST
             return type(arguments[1]) is str and arguments[1] == "latin1"

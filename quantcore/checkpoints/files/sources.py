@@ -6,7 +6,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from quantcore.checkpoints.statement import NotFound, named
 from quantcore.errors import QuantError
 from quantcore.wording import megabytes
 
+Range = tuple[int, int]  # the offset of some bytes, and how many
 _MOST_RANGES = 1000  # tracked per file
 # bytes of all derived sources; what was made last is kept in any case, since rows of it are read in turn
 MAX_KEPT = 2**26
@@ -114,6 +115,14 @@ class ByteSource(ABC):
                 f"{named(self.name)} became shorter while it was being read; open the checkpoint again."
             )
         return data
+
+    def read_each(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Return the bytes of each (offset, size), as `read` does; where a read has a price, for one.
+
+        Raises:
+            QuantError: as `read`.
+        """
+        return [self.read(offset, size) for offset, size in ranges]
 
     @property
     def in_file(self) -> int:

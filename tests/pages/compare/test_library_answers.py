@@ -1,4 +1,6 @@
-"""Compare → Libraries without a browser: what the page answers about two libraries, and how it leads on."""
+"""Compare → Libraries without a browser: the table of all libraries, what is said of two, and how it leads on."""
+
+import json
 
 import pytest
 import torch
@@ -6,6 +8,8 @@ from app_page import said, the_app
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.compare.libraries import controls
+from pages.compare.libraries.controls import LibraryExample
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -31,12 +35,37 @@ def words(at: AppTest) -> str:
     return " ".join([*said(elements), *(element.proto.body for element in at.get("html"))])
 
 
-def test_examples_say_why() -> None:
+def assert_table(at: AppTest, example: LibraryExample) -> None:
+    """The table has the codes that differ by `qc.compare`, under words for its columns."""
+    assert not at.error
+    found = qc.compare(
+        qc.tensors.parse(example.tensor),
+        qc.Scheme.parse(example.scheme),
+        *(qc.CONVENTIONS[name] for name in (example.a, example.b)),
+    )
+    rows = at.dataframe[0].value.set_index("library")["codes that differ"]
+    assert (rows[example.a], rows[example.b]) == (0, int(found.differs.sum())), example.title
+    shown = {name: column["label"] for name, column in json.loads(at.dataframe[0].proto.columns).items()
+             if column.get("label")}  # fmt: skip
+    assert shown == {
+        "library": "Library",
+        "scale": "Scale of the first block",
+        "codes that differ": f"Codes that differ from {example.a}",
+        "zero_point": "Zero point",
+        "sqnr_db": "SQNR (dB)",
+        "mse": "MSE",
+        "max_abs_error": "max |error|",
+    }
+
+
+def test_examples_say_why_and_have_a_table() -> None:
     at = opened()
+    assert len(EXAMPLES) == len(controls.EXAMPLES)
     for title, why in EXAMPLES.items():
-        (option,) = [option for option in at.selectbox(key="_lib_example").options if title in option]
-        at.selectbox(key="_lib_example").select(option).run()
+        (example,) = [example for example in controls.EXAMPLES if title in example.title]
+        at.selectbox(key="_lib_example").select(example.title).run()
         assert why in words(at), title
+        assert_table(at, example)
 
 
 def test_a_link_compares_the_libraries_that_it_names() -> None:
@@ -63,7 +92,7 @@ def test_a_library_that_refuses_a_dtype_has_a_way_out() -> None:
     assert at.selectbox(key="dtype").value == "float32"
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_codes_are_compared_in_the_dtype(dtype: str) -> None:
     at = opened(dtype=dtype, bits="8", per="channel", shape="16x64", lib_a="textbook", lib_b="torchao")
     x = torch.from_numpy(qc.tensors.generate(qc.tensors.Generated(shape=(16, 64)))).to(getattr(torch, dtype))

@@ -64,7 +64,8 @@ def test_first_view_says_what_to_do():
     assert not at.exception
     assert any(text.startswith("Paste the integers that some code made of the tensor") for text in said(at.caption))
     assert not at.dataframe
-    assert {button.key for button in at.button} >= {f"_match_card_{i}" for i in range(len(EXAMPLES))}
+    cards = [button.key for button in at.button if (button.key or "").startswith("_match_card_")]
+    assert sorted(cards) == [f"_match_card_{i}" for i in range(len(EXAMPLES))]  # each of them is tested
 
 
 def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
@@ -189,10 +190,6 @@ def test_examples_are_searched_and_found(i):
     (sentence,) = said([*at.success, *at.warning])
     for words in EXAMPLES[i]:
         assert words in sentence
-
-
-def test_every_example_is_tested():
-    assert len([b for b in opened().button if (b.key or "").startswith("_match_card_")]) == len(EXAMPLES)
 
 
 @for_each(
@@ -324,7 +321,7 @@ def test_a_known_mistake_is_told_beside_a_scheme_without_one():
 
 
 def test_nothing_to_find_where_the_codes_are_right():
-    at = opened().switch_page("learn/mistakes.py")
+    at = the_app("learn-mistakes")
     at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
         "zero-point-forgotten",
         "reveal",

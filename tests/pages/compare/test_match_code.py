@@ -77,6 +77,9 @@ def test_findings_lines_and_codes(unsearched):
     assert int(far.sum()) > 0
     expected = [qc.errors(x, codes.float() * s).sqnr_db, qc.report(right).sqnr_db]
     assert table["SQNR (dB)"].tolist() == [f"{value:.2f}" for value in expected]
+    links = [e.proto for e in at.get("page_link")]  # to the lessons of both
+    assert [link.page for link in links][:2] == ["learn-mistakes", "learn-mistakes"]
+    assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
 
 
 def test_a_clean_result_is_no_all_clear():
@@ -84,12 +87,6 @@ def test_a_clean_result_is_no_all_clear():
     assert not at.warning
     assert said(at.info)[0].startswith("No known mistake found in: scale (line 1) max|x| / 127, per-tensor;")
     assert any("On this tensor all 16 codes equal those of int8" in t for t in said(at.caption))
-
-
-def test_a_finding_leads_to_its_lesson(unsearched):
-    links = [e.proto for e in opened(WRAPS).get("page_link")]
-    assert [link.page for link in links][:2] == ["learn-mistakes", "learn-mistakes"]
-    assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
 
 
 @for_each("name", some(["zero-point-forgotten", "wraps-per-column", "truncated"]))

@@ -39,11 +39,11 @@ def said(elements: Any) -> list[str]:
     return [element.value.replace("\\", "") for element in elements]
 
 
-def test_all_sensible_and_the_scheme_on_the_left() -> None:
+def test_all_sensible_and_the_scheme_on_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    some_of = qc.default_schemes((2, 2))[::5]  # all would take a second
+    monkeypatch.setattr(qc, "default_schemes", lambda shape: some_of if shape == (2, 2) else [])
     found = set(table(opened(bits="7", shape="2x2"))["scheme"])
-    assert found == {str(s) for s in qc.default_schemes((2, 2))} | {
-        "int7 symmetric per_tensor min_max textbook"
-    }
+    assert found == {*map(str, some_of), "int7 symmetric per_tensor min_max textbook"}
 
 
 def test_all_presets_with_the_reasons_of_those_refused() -> None:
@@ -257,7 +257,7 @@ def rows() -> list[tuple[qc.Scheme, qc.Row]]:
     return [(row.scheme, row) for row in found]
 
 
-@pytest.mark.parametrize("written", ["max_abs_error", "max |error|"])
+@pytest.mark.parametrize("written", ["max |error|", pytest.param("max_abs_error", marks=pytest.mark.slow)])
 def test_a_link_may_name_the_metric_as_in_code_or_as_shown(written: str) -> None:
     at = opened(sw_metric=written, sw_set="chosen", sw_formats=["int4"])
     (choice,) = [c for c in at.button_group if c.key == "sw_metric"]

@@ -50,6 +50,21 @@ def pasting() -> AppTest:
     return opened(src="paste")
 
 
+@pytest.fixture
+def uploading() -> AppTest:
+    return opened(src="upload")
+
+
+@pytest.fixture
+def by_hand() -> AppTest:
+    return opened(range="by hand")
+
+
+@pytest.fixture
+def rows_of_256() -> AppTest:
+    return opened(src="generate", shape="2x256")  # gguf needs rows that divide into blocks of 256
+
+
 def scheme(at: AppTest) -> str:
     return str(widget(at, "_scheme_text").value)
 
@@ -318,8 +333,8 @@ def test_large_tensor_is_an_overview() -> None:
     "text",
     some(["1 2\n3 4", "[[1, 2], [3, 4]]", "tensor([[1., 2.],\n        [3., 4.]])", "1;2\n3;4", "\ufeff1,2\r\n3,4"], 2),
 )
-def test_paste(text: str) -> None:
-    at = change(opened(src="paste"), "_pasted", text)
+def test_paste(pasting: AppTest, text: str) -> None:
+    at = change(pasting, "_pasted", text)
     assert_codes(at, np.array([[1, 2], [3, 4]], np.float32))
     np.testing.assert_array_equal(tensors.decode(at.query_params["t"]), [[1, 2], [3, 4]])
 
@@ -353,7 +368,7 @@ def test_bad_paste(pasting: AppTest, text: str, words: list[str]) -> None:
         assert_codes(at, np.array([[1, 2]], np.float32))
 
 
-@pytest.mark.parametrize("text", ["", "  \n\t "])
+@pytest.mark.parametrize("text", some(["  \n\t ", ""]))
 def test_empty_paste_says_what_to_do(text: str) -> None:
     at = change(opened(src="paste"), "_pasted", text)
     assert not at.exception
@@ -409,8 +424,8 @@ def test_upload() -> None:
         ("x.safetensors", b"\xff" * 16, "x.safetensors"),
     ],
 )
-def test_bad_upload(name: str, data: bytes, word: str) -> None:
-    at = opened(src="upload")
+def test_bad_upload(uploading: AppTest, name: str, data: bytes, word: str) -> None:
+    at = uploading
     at.file_uploader[0].upload(name, data).run()
     assert not at.exception
     (sentence,) = said(at.error)
@@ -537,9 +552,9 @@ def test_what_is_left_empty_fits_the_tensor(shape: str, group: str, block: str) 
     assert_clean(at)
 
 
-@pytest.mark.parametrize("zero_point", ["8", "-9", "1000"])
-def test_zero_point_outside_the_format_is_computed_with_a_finding(zero_point: str) -> None:
-    at = change(opened(range="by hand"), "zero_point", zero_point)
+@for_each("zero_point", some(["8", "1000", "-9"], 2))
+def test_zero_point_outside_the_format_is_computed_with_a_finding(by_hand: AppTest, zero_point: str) -> None:
+    at = change(by_hand, "zero_point", zero_point)
     assert_clean(at)
     assert any(f"zero point {zero_point} is not an int4 code" in text for text in said(at.markdown))
     with pytest.warns(UserWarning, match="zero_point"):
@@ -571,9 +586,10 @@ def test_switches_of_the_maps() -> None:
     assert [[n for n in lines if 0 < n < 8] for lines in maps(at)["borders"]] == [[4], [2, 4, 6]]
 
 
-@pytest.mark.parametrize("key", ["log", "one_block"])
-def test_switches_of_the_distribution(key: str) -> None:
-    assert_codes(change(opened(per="block", tab="Distribution"), key, True))
+def test_switches_of_the_distribution() -> None:
+    at = opened(per="block", tab="Distribution")
+    for key in ("log", "one_block"):
+        assert_codes(change(at, key, True))
 
 
 def test_axes_of_the_view() -> None:
@@ -692,7 +708,7 @@ def test_pinned_scheme() -> None:
     assert not any(label.endswith("pinned scheme") for label in figures(at))
 
 
-@pytest.mark.parametrize("pin", ["nonsense", "int4 symmetric per_channel(7) min_max textbook", HOSTILE[0]])
+@pytest.mark.parametrize("pin", some(["nonsense", HOSTILE[0], "int4 symmetric per_channel(7) min_max textbook"], 2))
 def test_a_pinned_scheme_that_can_not_be_used(pin: str) -> None:
     at = opened(pin=pin)
     assert not at.exception
@@ -754,7 +770,7 @@ def pack(plain: bytes) -> str:
 X = np.array([[1.5, -2.25], [0.1, 3]], np.float32)
 
 
-@pytest.mark.parametrize("src", ["paste", "edit", "upload"])
+@pytest.mark.parametrize("src", some(["edit", "paste", "upload"]))
 def test_tensor_in_the_link(src: str) -> None:
     at = opened(src=src, t=tensors.encode(X), bits="3")
     assert_codes(at, X)
@@ -868,9 +884,9 @@ LIBRARY_LINES = {
 }
 
 
-@pytest.mark.parametrize("name", LIBRARY_LINES)
-def test_library_says_what_it_does_differently(name: str) -> None:
-    at = change(opened(), "library", name)
+@for_each("name", LIBRARY_LINES)
+def test_library_says_what_it_does_differently(page: AppTest, name: str) -> None:
+    at = change(page, "library", name)
     assert_codes(at)
     assert scheme(at) == DEFAULT.replace("textbook", name)
     assert any(LIBRARY_LINES[name] in html.unescape(e.proto.body) for e in at.get("html"))
@@ -945,8 +961,8 @@ FLOAT_SCHEMES = [
 
 
 @for_each("text", some(FLOAT_SCHEMES))
-def test_scheme_text_of_floats_and_of_scales(text: str) -> None:
-    at = change(opened(), "_scheme_text", text)
+def test_scheme_text_of_floats_and_of_scales(page: AppTest, text: str) -> None:
+    at = change(page, "_scheme_text", text)
     assert_codes(at)
     assert scheme(at) == text
 
@@ -977,9 +993,8 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
 
 
 @for_each("name", some(qc.PRESETS, 25))
-def test_preset(name: str) -> None:
-    at = opened(src="generate", shape="2x256")  # gguf needs rows that divide into blocks of 256
-    at = change(at, "_preset", name)
+def test_preset(rows_of_256: AppTest, name: str) -> None:
+    at = change(rows_of_256, "_preset", name)
     assert_codes(at)
     # the drawn codes are compared with the preset's own, as the text may count an axis from the start
     x = drawn(at, "x")

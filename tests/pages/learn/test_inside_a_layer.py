@@ -12,7 +12,7 @@ SUMS = (QX - ZX) @ (QW - ZW).T  # 175, -45, -70, 306
 
 
 @for_each(("at", "line"), [
-    ("00", "s_x·s_w·(15·10 + (−5)·(−5)) = 0.0078125·175 = 1.36719"),
+    ("00", "s_x·s_w·(15·10 + (-5)·(-5)) = 0.0078125·175 = 1.36719"),
     ("11", "s_x·s_w·(3·2 + 20·15) = 0.0078125·306 = 2.39062"),
 ])  # fmt: skip
 def test_a_product_of_counts(at: str, line: str) -> None:
@@ -31,7 +31,7 @@ def test_the_four_sums_add_up_to_the_product_of_counts() -> None:
     assert (found["K·z_x·z_w"] == 2 * ZX * ZW).all()
     assert (found["accumulator"] == SUMS).all()
     assert marks(tables(shown)["accumulator"]) == [["", ""], ["chosen", ""]]
-    assert "(−149) + 129 + 10 + (−60) = −70" in code(shown)
+    assert "(-149) + 129 + 10 + (-60) = -70" in code(shown)
 
 
 @for_each("bits", [6, 8, 9, 10, 32])
@@ -47,7 +47,7 @@ def test_the_integers_give_the_outputs_but_for_the_rounding_of_codes() -> None:
     shown = opened(NAME, "back")
     assert np.allclose(numbers(tables(shown)["y from integers"]), SUMS / 128, atol=5e-4)
     assert np.allclose(numbers(tables(shown)["x·wᵀ"]), [[1.377, -0.305], [-0.483, 2.306]], atol=5e-4)
-    assert "1.9·0.63 + (−0.6)·(−0.3) = 1.377" in code(shown)
+    assert "1.9·0.63 + (-0.6)·(-0.3) = 1.377" in code(shown)
     assert "at most 0.085, 3.7 % of the largest output" in " ".join(said(shown.markdown))
 
 
@@ -65,9 +65,9 @@ def test_an_exact_half_depends_on_the_runtime(how: str, codes: list[list[int]]) 
     assert numbers(found) == codes
     float_codes = np.array([[24, -31], [-38, 56]])
     assert (np.array(marks(found)) == "tint1").tolist() == (np.array(codes) != float_codes).tolist()
-    assert f"round(76.5) + (−20) = {codes[1][1]}" in code(shown)
+    assert f"round(76.5) + (-20) = {codes[1][1]}" in code(shown)
     if how != "float":
-        assert "0.125·0.0625 / 0.03125 = 0.25 = 1073741824·2^(−1 − 31)" in code(shown)
+        assert "0.125·0.0625 / 0.03125 = 0.25 = 1073741824·2^(-1 - 31)" in code(shown)
 
 
 @for_each(("answer", "verdict"), [("1", "Right."), ("3", "Not quite.")])

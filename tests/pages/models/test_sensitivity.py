@@ -86,6 +86,11 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     best, uniform = trade_off(step.table).best, trade_off(step.table).uniform
     assert best[0][1] >= best[-1][1] == 0.0
     assert best[0][0] <= min(size for size, _ in uniform.values())
+    (button,) = [b for b in at.button if b.label == "Open in Checkpoint"]
+    at = button.click().run()
+    assert not at.exception
+    assert at.session_state["ck_tensor"] == QUERY
+    assert widget(at, "ck").value == "example:minilm"
 
 
 def test_a_button_per_tool_has_its_recipe_or_says_what_it_lacks() -> None:
@@ -253,15 +258,6 @@ def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytes
     with pytest.raises(qc.QuantError) as reason:
         qc.apply(x.bfloat16(), refused)
     assert f"**{QUERY}** under `{refused}`: {reason.value}" in said(at.markdown)
-
-
-def test_a_click_leads_to_the_checkpoint() -> None:
-    at = opened(ck="example:minilm", sn_more="int4 per_group(32)", sn_tensor=DENSE, sn_scheme=str(qc.Scheme.parse("int4 per_group(32)")))
-    (button,) = [b for b in at.button if b.label == "Open in Checkpoint"]
-    at = button.click().run()
-    assert not at.exception
-    assert at.session_state["ck_tensor"] == DENSE
-    assert widget(at, "ck").value == "example:minilm"
 
 
 @pytest.mark.slow  # the quick test of an imatrix presses the same button

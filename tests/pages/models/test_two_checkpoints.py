@@ -108,6 +108,13 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
     assert text.startswith("4 pairs compared, 1 of them bit-equal")
     assert f"lowest {qc.decibels(wanted[0].sqnr_db)} in 'a.3.weight'" in text
     assert "A plain float32, B plain float32: 4 tensors (A: the original)." in said(at.caption)
+    change(at, "cmp_part", "Worst blocks")
+    frame = at.dataframe[0].value
+    blocks = sorted(((b.mse * b.columns, r, b) for r in wanted for b in r.worst), key=lambda i: -i[0])
+    assert list(frame["place"]) == [", ".join(map(str, b.other_index)) for _, _, b in blocks]
+    assert frame["sqnr_db"][0] == blocks[0][2].sqnr_db
+    change(at, "cmp_part", "Remarks")
+    assert any("The other checkpoint has no 'alone'." in text for text in said(at.markdown))
 
 
 def test_why_two_quantized_releases_differ(tmp_path: Path) -> None:
@@ -125,7 +132,7 @@ def test_why_two_quantized_releases_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sort", "metric", "order"),
     [
-        ("Layer", "mse", "0123"),
+        pytest.param("Layer", "mse", "0123", marks=pytest.mark.slow),
         pytest.param("Layer", "sqnr_db", "0123", marks=pytest.mark.slow),
         pytest.param("Harm", "mse", "3102", marks=pytest.mark.slow),
         pytest.param("Harm", "cosine", "3102", marks=pytest.mark.slow),
@@ -140,9 +147,11 @@ def test_links_restore_sort_and_metric(
     assert [n[2] for n in at.dataframe[0].value["tensor"]] == list(order)
 
 
-def test_links_restore_the_filter_and_nothing_may_fit_it(pair: tuple[Path, Path]) -> None:
-    at = opened(*pair, cmp_filter="WEIGHT a.1")
+def test_links_restore_sort_metric_and_filter_and_nothing_may_fit_it(pair: tuple[Path, Path]) -> None:
+    at = opened(*pair, cmp_filter="WEIGHT a.1", cmp_sort="Layer", cmp_metric="mse")
     assert list(at.dataframe[0].value["tensor"]) == ["a.1.weight"]
+    assert at.session_state["cmp_metric"] == "mse"
+    assert list(change(at, "cmp_filter", "").dataframe[0].value["tensor"]) == [f"a.{i}.weight" for i in range(4)]
     assert change(at, "cmp_filter", "frobnicate").dataframe[0].value.empty
 
 
@@ -167,19 +176,6 @@ def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
     lines = tables.markdown(frame[views.SHOWN], views.head).splitlines()
     assert len(lines) == 6
     assert lines[2].startswith("| a.3.weight | ")
-
-
-def test_worst_blocks_and_remarks(pair: tuple[Path, Path]) -> None:
-    at = opened(*pair, cmp_part="Worst blocks")
-    frame = at.dataframe[0].value
-    blocks = sorted(
-        ((b.mse * b.columns, r, b) for r in results_of(pair) for b in r.worst), key=lambda i: -i[0]
-    )
-    assert list(frame["place"]) == [", ".join(map(str, b.other_index)) for _, _, b in blocks]
-    assert frame["sqnr_db"][0] == blocks[0][2].sqnr_db
-    at.session_state["cmp_part"] = "Remarks"
-    at.run()
-    assert any("The other checkpoint has no 'alone'." in text for text in said(at.markdown))
 
 
 def test_a_large_pair_starts_stops_and_continues(

@@ -28,8 +28,8 @@ COUNTS = run.counts
 
 @pytest.fixture(autouse=True)
 def few_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The curve over calibration tokens, which takes most of a run, has two points."""
-    monkeypatch.setattr(run, "counts", lambda tokens, inputs: [4, tokens])
+    """The curve over calibration tokens, which takes most of a run, has one point; its own test has more."""
+    monkeypatch.setattr(run, "counts", lambda tokens, inputs: [tokens])
 
 
 def opened(**parameters: Any) -> AppTest:
@@ -329,13 +329,18 @@ def scripts(at: AppTest) -> list[str]:
     return [block.value for block in at.code if "import quantcore" in block.value]
 
 
-def test_scripts_of_the_chosen_method_run() -> None:
+# torchao takes seconds to import; scripts with it are run by tests/quantcore/snippets
+@pytest.mark.parametrize("of_library", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_scripts_of_the_chosen_method_run(of_library: bool) -> None:
     at = opened(om_method="smoothquant", om_alpha="0.3", om_factor="33.3", om_correlation="0.25", om_seed="4")
     own, theirs = scripts(at)
-    for script in (own, theirs):
-        exec(compile(script, "script", "exec"), {})
+    exec(compile(theirs if of_library else own, "script", "exec"), {})
     assert "qc.outputs.layer" in own
     assert "SmoothQuantObserver(w, 0.3)" in theirs
+    (given,) = re.findall(r"qc\.outputs\.activations\(64, .*\)", theirs)
+    assert given in own
+    for value in ("factor=33.3", "correlation=0.25", "seed=4"):
+        assert value in given
     at = change(at, "om_method", "kv_cache")
     (script,) = scripts(at)
     exec(compile(script, "script", "exec"), {})

@@ -156,6 +156,7 @@ def test_who_waits_for_the_server_keeps_nobody_from_a_slot(monkeypatch):
         "present": lambda wanted: ([], ()),
         "open": lambda name: ([len(data), False, 4096], ()),
         "read": lambda name, offset, size: (None, [data[offset : offset + size]]),
+        "read_each": lambda name, ranges: (None, [b"".join(data[at : at + size] for at, size in ranges)]),
         "progress": lambda done, of: (None, ()),
     }
     found = []

@@ -172,7 +172,7 @@ def test_damage_gets_one_sentence_and_the_rest_of_the_link_holds(store, harm, wo
     assert "t" not in at.query_params
 
 
-@for_each("address", ["", "../../etc/passwd", "A" * 32, "0" * 33, "%2e%2e/x"])
+@for_each("address", some(["../../etc/passwd", "", "%2e%2e/x", "A" * 32, "0" * 33], 3))
 @for_each("source", some(["upload", "paste", "edit"]))
 def test_an_address_that_is_none(source, address):
     at = opened(src=source, t=f"shared.{address}")
@@ -221,7 +221,7 @@ def asked() -> AppTest:
     return other
 
 
-@pytest.mark.parametrize("name", ["big.safetensors", "renamed.safetensors"])
+@pytest.mark.parametrize("name", some(["renamed.safetensors", "big.safetensors"]))
 def test_the_file_restores_the_view(name):
     at = uploaded(asked(), FILE, name)
     assert widget(at, "tensor").value == "b"

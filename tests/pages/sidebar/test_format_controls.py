@@ -30,7 +30,7 @@ def test_codebook(name: str) -> None:
     assert "torchao.float8" not in widget(at, "library").options
 
 
-@pytest.mark.parametrize("per", ["tensor", "channel", "group"])
+@pytest.mark.parametrize("per", ["tensor", pytest.param("channel", marks=pytest.mark.slow), "group"])
 def test_fitted_codebook(per: str) -> None:
     at = opened(format="fitted codebook", per=per)
     assert_codes(at)

@@ -4,20 +4,25 @@ import re
 from typing import Any
 
 import pytest
-from app_page import script_of, the_app, widget
+import torch
+from app_page import change, said, script_of, the_app, widget
 from grid import for_each
 from parts import Part, in_parts, some_rows
 from streamlit.testing.v1 import AppTest
 
 from pages.outputs.methods import run as methods_run
 from pages.registry import PAGES
+from pages.shared.computing import cache
 from pages.shared.curriculum import LESSONS, step_key
+from pages.shared.page import Page
 from quantcore.numerics import ROUNDINGS
 from quantcore.tensors import DISTRIBUTIONS, EXAMPLES
+from tests.pages.explore.test_explore import assert_codes, scheme
+from tests.pages.sidebar.test_tensor_controls import LONG, SEVERAL, X, upload
 
-# Controls whose options are also typed: formats, libraries, presets, schemes, addresses
+# Controls whose options are also typed: formats, libraries, presets, schemes, addresses, tensors of a file
 TYPED = re.compile(
-    r"format|library|lib_[ab]|_preset|fmt_(code|shown|bits)|sw_(presets|maps|formats|symmetry|per|range)|sn_presets|ck|ck_(original|imatrix|tensor)|search"
+    r"format|library|lib_[ab]|_preset|fmt_(code|shown|bits)|sw_(presets|maps|formats|symmetry|per|range)|sn_presets|ck|ck_(original|imatrix|tensor)|search|tensor"
 )
 # Titles, which begin with a capital: places on the page, as tabs are, and examples; all other options do not
 TITLES = re.compile(r"\w+_part|match_src|learn_\w+_step|_finding_tried|\w*_example|ex")
@@ -39,7 +44,7 @@ WRITTEN = {
 CAPITALS = re.compile(r"[A-Z]{2}|x\b|Laplace|Student|Lloyd|SmoothQuant|Hadamard")  # names that keep their case in any list
 # On these pages, what draws more controls
 STATES: list[tuple[str, dict[str, Any]]] = [
-    ("", {"format": "fitted codebook", "src": "example", "per": "channel", "tab": "Numbers"}),
+    ("", {"library": "textbook", "format": "fitted codebook", "src": "example", "per": "channel", "tab": "Numbers"}),
     ("", {"format": "integers", "range": "ggml search", "src": "generate", "shape": "4x6x5"}),
     ("formats", {"fmt_shown": ["fitted"]}),
     ("checkpoint", {"ck": "example:minilm-gptq"}),
@@ -77,21 +82,53 @@ def problems(key: str, options: list[str]) -> list[str]:
     return found + [name for name in plain if name[0].isupper() != bool(TITLES.fullmatch(key))]
 
 
+def assert_kept(at: AppTest, page: Page) -> None:
+    """The page has the file that was uploaded on another one, and the tensor that was chosen there."""
+    assert not at.error, (page.title, said(at.error))
+    assert widget(at, "tensor").value == "c_weight", page.title
+    if "tensor" in page.uses:
+        assert widget(at, "dtype").value == "float16", page.title
+        assert cache.values(at.session_state["_current"].tensor).dtype == torch.float16, page.title
+
+
 @in_parts(5)
-def test_options_are_words_in_one_style(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_words_in_one_style_and_a_file_survives_every_page(
+    part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The widget is empty on every page but the one where the file was uploaded, as can happen in a browser.
+
+    Every page with a tensor computes in the dtype of the file, with a library that does so.
+    """
     monkeypatch.setattr(methods_run, "counts", lambda tokens, inputs: [tokens])  # what takes most of its page
-    at, found = opened("", src="generate", dist="normal", shape="4x6"), {}  # small: the pages compute with it
+    at = change(upload(opened("", src="upload", library="torchao"), SEVERAL), "tensor", "c_weight")
     at.session_state["sn_more"] = "int8 per_channel(0)"
-    at.session_state["sw_set"] = "chosen"
+    at.session_state["sw_set"] = "chosen"  # a few schemes
+    found = []
     lessons = [page for page in PAGES if page.script.startswith("learn/")]
-    pages = [*(page for page in PAGES if page not in lessons), *part(lessons)]
-    for url, choices in [*((page.url_path, {}) for page in pages), *STATES]:
+    for page in [*(page for page in PAGES if page not in lessons), *part(lessons)]:
+        at = at.switch_page(page.script).run()
+        found += [(page.url_path, key, options) for key, options in lists(at).items()]
+        if page.uses:
+            assert_kept(at, page)
+    at = change(change(at.switch_page(script_of("")).run(), "src", "generate"), "src", "upload")
+    assert at.file_uploader[0].value is None
+    assert any("several.safetensors" in text for text in said(at.markdown))
+    change(at, "bits", 6)
+    assert_codes(at, X)
+    assert scheme(at).startswith("int6")
+    change(at, "tensor", LONG)
+    assert_codes(at, -2 * X)
+    next(b for b in at.button if b.label == "Remove").click().run()
+    assert not at.exception
+    assert "upload a file" in said(at.info)[0]
+    assert not {"t", "file", "tensor"} & at.query_params.keys()
+    for url, choices in STATES:
         at = at.switch_page(script_of(url)).run()
         for key, value in choices.items():
             at.session_state[key] = value
-        at = at.run() if choices else at
-        found |= {(url, key): options for key, options in lists(at).items()}
-    assert {key for _, key in found} >= {
+        at = at.run()
+        found += [(url, key, options) for key, options in lists(at).items()]
+    assert {key for _, key, _ in found} >= {
         "dist",
         "rounding",
         "range",
@@ -100,8 +137,8 @@ def test_options_are_words_in_one_style(part: Part, monkeypatch: pytest.MonkeyPa
         "cmp_sort",
         "ck_sort",
     }
-    wrong = {at: (options, bad) for at, options in found.items() if (bad := problems(at[1], options))}
-    assert wrong == {}
+    wrong = [(url, key, options, bad) for url, key, options in found if (bad := problems(key, options))]
+    assert wrong == []
 
 
 @for_each(
@@ -124,8 +161,8 @@ NAMED = [
     *(pytest.param("", "rounding", value, marks=pytest.mark.slow) for value in list(ROUNDINGS)[:2]),
     pytest.param("", "ex", list(EXAMPLES)[1], marks=pytest.mark.slow),
     pytest.param("", "range", "by hand", marks=pytest.mark.slow),
-    ("", "fit_method", "lloyd_max"),
-    ("learn-error", step_key("error"), list(LESSONS["error"].steps)[2]),
+    pytest.param("", "fit_method", "lloyd_max", marks=pytest.mark.slow),
+    pytest.param("learn-error", step_key("error"), list(LESSONS["error"].steps)[2], marks=pytest.mark.slow),
     pytest.param("learn-zero-point", step_key("zero_point"), "one-sided", marks=pytest.mark.slow),
     ("compare-checkpoints", "cmp_sort", "Bytes"),
 ]

@@ -310,6 +310,10 @@ def test_block_errors_of_a_large_tensor_and_of_one_number():
 class Largest(TorchDispatchMode):
     """Records the size in bytes of the largest new storage; views of ``known`` tensors do not count."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else PyTorch imports its compiler first, which takes 2 s
+
     def __init__(self, *known):
         super().__init__()
         self.bytes, self.known = 0, {tensor.untyped_storage().data_ptr() for tensor in known}

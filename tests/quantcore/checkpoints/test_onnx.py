@@ -183,6 +183,38 @@ def test_packed_integers(part, monkeypatch):
             list(protobuf.packed_integers(source, (0, len(wrong))))
 
 
+@pytest.mark.parametrize("size", [4, 700])
+def test_constant_weights_that_lie_together_are_read_together(size, tmp_path):
+    """A step to another process has its price, and these models have thousands of constants."""
+    values = RNG.normal(size=(200, size)).astype(np.float32)
+    names = [f"c{i}" for i in range(len(values))]
+    nodes = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(x, name))
+        for name, x in zip(names, values, strict=True)
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([*nodes, helper.make_node("Sum", names, ["y"])], "g", [], [output])
+    (tmp_path / "x.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    checkpoint = open_checkpoint(tmp_path / "x.onnx")
+    assert checkpoint.counter.reads < 30
+    for name, x in zip(names, values, strict=True):
+        assert np.array_equal(checkpoint.tensors[name].read().numpy(), x), name
+
+
+@pytest.mark.parametrize("kept", [200, 1 << 20])
+def test_any_bytes_in_any_order(kept, monkeypatch):
+    """What has been read before, and is forgotten, changes nothing."""
+    for limit, value in {"_FEWEST": 3, "_MOST": 17, "_NEAR": 9, "_KEPT": kept, "_BEFORE": 4}.items():
+        monkeypatch.setattr(protobuf, limit, value)
+    rng = random.Random(6)
+    data = rng.randbytes(400)
+    wire = protobuf.Wire(MemorySource("x.onnx", bytearray(data)))
+    for _ in range(600):
+        start = rng.randrange(len(data))
+        stop = min(start + rng.randrange(12), len(data))
+        assert wire.bytes((start, stop)) == data[start:stop], (start, stop)
+
+
 def test_an_initializer_with_more_numbers_in_fields_than_a_model_may_have_fields(tmp_path, monkeypatch):
     """As onnx.helper.make_tensor writes it: they are one packed field."""
     monkeypatch.setattr(protobuf, "MAX_FIELDS", 2000)
@@ -196,4 +228,6 @@ def test_an_initializer_with_more_numbers_in_fields_than_a_model_may_have_fields
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], stored)), tmp_path / "x.onnx")
     tensors = open_checkpoint(tmp_path / "x.onnx").tensors
     for each in stored:
-        assert np.array_equal(tensors[each.name].read().numpy(), numpy_helper.to_array(each).astype(np.float32)), each.name
+        assert np.array_equal(
+            tensors[each.name].read().numpy(), numpy_helper.to_array(each).astype(np.float32)
+        ), each.name

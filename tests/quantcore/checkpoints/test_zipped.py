@@ -43,6 +43,43 @@ def test_npz(save, tmp_path):
     assert torch.equal(checkpoint.tensors["a"].read(slice(2, 4)), torch.from_numpy(arrays()["a"][2:4]))
 
 
+class Steps(files.MemorySource):
+    """A file whose reads are counted; those of several ranges at once as one."""
+
+    steps = 0
+
+    def read(self, offset, size):
+        self.steps += 1
+        return super().read(offset, size)
+
+    def read_each(self, ranges):
+        before = self.steps
+        found = super().read_each(ranges)
+        self.steps = before + 1
+        return found
+
+
+def test_many_arrays_are_found_in_a_few_steps():
+    """A step to another process or machine has its price, and a release has thousands of tensors."""
+    rng = np.random.default_rng(3)
+    tensors = {f"w{i}": rng.integers(0, 9, (4, 4)).astype(np.float32) for i in range(150)}
+    saved = {name: io.BytesIO() for name in ("npz", "packed", "pt")}
+    np.savez(saved["npz"], **tensors)
+    np.savez_compressed(saved["packed"], **tensors)
+    torch.save({name: torch.from_numpy(x) for name, x in tensors.items()}, saved["pt"])
+    for name, open_file in (
+        ("npz", zipped.open_npz),
+        ("packed", zipped.open_npz),
+        ("pt", torch_zip.open_torch),
+    ):
+        source = Steps(name, bytearray(saved[name].getvalue()))
+        found = open_file(source).tensors
+        assert source.steps < 20, (name, source.steps)
+        for key, x in tensors.items():
+            read = found[key].source.read(found[key].offset, found[key].num_bytes)
+            assert np.array_equal(np.frombuffer(read, np.float32).reshape(4, 4), x), (name, key)
+
+
 def test_npy_and_places(tmp_path):
     np.save(tmp_path / "x.npy", arrays()["a"])
     tensor = open_checkpoint(tmp_path / "x.npy").tensors["x"]
@@ -63,6 +100,8 @@ def test_npz_listing_reads_headers_alone(tmp_path):
 
 def state():
     base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    marked, noted = torch.nn.Parameter(torch.rand(2, 2)), torch.rand(2, 2)
+    marked.note = noted.note = "an attribute of its own"
     return {
         "w": base,
         "transposed": base.T,
@@ -74,6 +113,8 @@ def state():
         "flags": torch.tensor([True, False]),
         "scalar": torch.tensor(2.5),
         "parameter": torch.nn.Parameter(torch.rand(3)),
+        "marked": marked,
+        "noted": noted,
         "nested": {"list": [torch.rand(2), 3, "text"], "same": base},
         "empty": torch.zeros(0, 2),
     }
@@ -149,8 +190,14 @@ def _laughs():
 
 
 TORCH = {
-    "a call": (pickle.dumps({"w": Evil()}, 2), "the class or function 'posix.system', which is not read here, and nothing in the file is run"),
-    "a module": (pickle.dumps({"w": torch.nn.Linear(1, 1)}, 2), "holds the class or function 'torch.nn.modules.linear.Linear'"),
+    "a call": (
+        pickle.dumps({"w": Evil()}, 2),
+        "the class or function 'posix.system', which is not read here, and nothing in the file is run",
+    ),
+    "a module": (
+        pickle.dumps({"w": torch.nn.Linear(1, 1)}, 2),
+        "holds the class or function 'torch.nn.modules.linear.Linear'",
+    ),
     "an unknown class": (pickle.dumps({"w": io.BytesIO()}, 2), "'_io.BytesIO'"),
     "no pickle": (b"hello", "damaged"),
     "half a pickle": (_pickled((4, 4), (4, 1))[:-20], "damaged"),
@@ -166,7 +213,10 @@ TORCH = {
     "a number": (pickle.dumps(5, 2), "holds no tensor"),
     "a scheme": (b"\x80\x02ctorch\nper_tensor_affine\n.", "holds no tensor"),
     "a sparse tensor": (b"\x80\x02ctorch._utils\n_rebuild_sparse_tensor\n.", "holds a sparse tensor"),
-    "a subclass": (b"\x80\x02ctorch._utils\n_rebuild_wrapper_subclass\n.", "holds a tensor of a class of its own"),
+    "a subclass": (
+        b"\x80\x02ctorch._utils\n_rebuild_wrapper_subclass\n.",
+        "holds a tensor of a class of its own",
+    ),
 }
 
 
@@ -208,7 +258,9 @@ def test_zip_files_that_inflate(refused, tmp_path, monkeypatch):
     if not refused:
         assert len(open_checkpoint(tmp_path / "x.npz").tensors) == 3
         return
-    with pytest.raises(QuantError, match=r"x\.npz. has \d+ bytes of compressed members that claim .* once unpacked"):
+    with pytest.raises(
+        QuantError, match=r"x\.npz. has \d+ bytes of compressed members that claim .* once unpacked"
+    ):
         open_checkpoint(tmp_path / "x.npz")
     np.savez(tmp_path / "x.npz", v=w, w=w, other=other)
     assert len(open_checkpoint(tmp_path / "x.npz").tensors) == 3
@@ -309,12 +361,16 @@ def test_a_deflated_member_that_lies(field, change, many, tmp_path):
     """Only the directory at the end of the file lies; the header of the array fits what it says."""
     header = io.BytesIO()
     claimed = many + change // 4 * (field == "file_size")
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (claimed,)})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (claimed,)}
+    )
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("x.npy", header.getvalue() + bytes(4 * many))
         info = file.infolist()[0]
         setattr(info, field, getattr(info, field) + change)
-    with pytest.raises(QuantError, match="is damaged; save the file again"):  # a small one is unpacked with its header
+    with pytest.raises(
+        QuantError, match="is damaged; save the file again"
+    ):  # a small one is unpacked with its header
         open_checkpoint(tmp_path / "x.npz").tensors["x"].read(slice(0, 1))
 
 
@@ -323,7 +379,10 @@ def test_a_compressed_tensor_that_must_be_rearranged_is_small(tmp_path, monkeypa
     np.savez_compressed(tmp_path / "x.npz", x=array)
     assert not open_checkpoint(tmp_path / "x.npz").tensors["x"].read().any()
     monkeypatch.setattr(stored, "MAX_REARRANGED", array.nbytes - 1)
-    with pytest.raises(QuantError, match=r"takes 480\.0 kB from .* bytes; save it as a contiguous tensor, without compression"):
+    with pytest.raises(
+        QuantError,
+        match=r"takes 480\.0 kB from .* bytes; save it as a contiguous tensor, without compression",
+    ):
         open_checkpoint(tmp_path / "x.npz")
     np.savez(tmp_path / "x.npz", x=array)
     assert not open_checkpoint(tmp_path / "x.npz").tensors["x"].read().any()
@@ -333,7 +392,9 @@ def test_of_tensors_that_were_rearranged_the_last_are_kept(tmp_path, monkeypatch
     arrays = {f"x{i}": np.asfortranarray(np.full((20, 30), i, np.float32)) for i in range(5)}
     np.savez(tmp_path / "x.npz", **arrays)
     checkpoint = open_checkpoint(tmp_path / "x.npz")
-    sources = [piece.source for tensor in checkpoint.tensors.values() for piece in tensor.layout.pieces.values()]
+    sources = [
+        piece.source for tensor in checkpoint.tensors.values() for piece in tensor.layout.pieces.values()
+    ]
     monkeypatch.setattr(files, "MAX_KEPT", 2 * 2400)
     for i, tensor in enumerate(checkpoint.tensors.values()):
         assert (tensor.read(slice(3, 5)) == i).all()
@@ -349,7 +410,9 @@ def test_a_tensor_that_would_be_rearranged_in_too_much_memory_is_refused_alone(t
     checkpoint = open_checkpoint(tmp_path / "x.pt")
     checkpoint.counter.most_derived = w.nbytes - 1
     assert torch.equal(checkpoint.tensors["v"].read(), w)
-    with pytest.raises(QuantError, match=r"takes 24\.0 kB of memory at once, more than the 24\.0 kB for it here; save"):
+    with pytest.raises(
+        QuantError, match=r"takes 24\.0 kB of memory at once, more than the 24\.0 kB for it here; save"
+    ):
         checkpoint.tensors["w"].read(slice(0, 1))
     checkpoint.counter.most_derived = w.nbytes
     assert torch.equal(checkpoint.tensors["w"].read(), w.T)
@@ -368,9 +431,16 @@ def test_a_header_of_plain_numbers_is_read_as_numpy_reads_it():
                 plain = plain_npy_header(data)
                 assert plain == (told if dtype in dtypes[:5] else None), (dtype, shape, order)
                 assert read_npy_header(data, "x") == told
-    good = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }".ljust(79) + b"\n"
+    good = (
+        b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }".ljust(79)
+        + b"\n"
+    )
     assert plain_npy_header(good) is not None
-    changes = {b"(3,)": (b"(03,)", b"(3)", b"(-3,)", b"(3L,)"), b"'<f4'": (b"'<f7'", b"'=f4'"), b"\x46": (b"\x47",)}
+    changes = {
+        b"(3,)": (b"(03,)", b"(3)", b"(-3,)", b"(3L,)"),
+        b"'<f4'": (b"'<f7'", b"'=f4'"),
+        b"\x46": (b"\x47",),
+    }
     for part, others in changes.items():
         for other in others:
             assert plain_npy_header(good.replace(part, other)) is None, other

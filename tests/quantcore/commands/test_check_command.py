@@ -125,6 +125,7 @@ def test_as_a_program(capsys, monkeypatch):
     assert "they are read as v2" in captured.out
 
 
+@pytest.mark.slow  # a write while it imports ends it, too
 @pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="Windows has no SIGPIPE")
 def test_a_reader_that_has_seen_enough_ends_it_without_a_traceback():
     program = subprocess.Popen(

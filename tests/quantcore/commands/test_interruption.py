@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,16 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 ROOT = Path(__file__).parents[3]
-# sends SIGINT to the process when it imports a module or calls a function of the audit hook's events; it is heard
-# even where the tests were started in the background of a shell script, whose processes ignore it
+# sends SIGINT to the process, or writes, when it imports a module or calls a function of the audit hook's events; the
+# signal is heard even where the tests were started in the background of a shell script, whose processes ignore it,
+# unless INHERITED
 HOOK = """
 import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
+if "INHERITED" not in os.environ:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 def hook(event, arguments):
     if event == os.environ["EVENT"] and str(arguments[0]) == os.environ["ARGUMENT"]:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT) if "WRITTEN" not in os.environ else os.write(1, b"something")
 sys.addaudithook(hook)
 """
 
@@ -45,6 +48,17 @@ COMMAND = ["-m", "quantcore", "list", "nothing"]
 def test_while_it_imports(environment, module):
     done = interrupted(environment, "import", module, *COMMAND)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_a_reader_that_has_seen_enough_ends_it_without_a_traceback(environment):
+    """By the signal that a write to nobody causes, which Python itself ignores."""
+    environment = {**environment, "EVENT": "import", "ARGUMENT": "numpy", "WRITTEN": "1"}
+    program = subprocess.Popen(
+        [sys.executable, *COMMAND], env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    program.stdout.close()
+    assert program.stderr.read() == b""
+    assert program.wait() == -signal.SIGPIPE
 
 
 def test_another_module_that_is_run_keeps_its_signals(environment, tmp_path):
@@ -83,7 +97,7 @@ def test_on_a_terminal_the_line_covers_the_progress(environment):
 
 @pytest.mark.slow
 def test_where_it_is_ignored_it_stays_so(environment):
-    environment = {**environment, "EVENT": "import", "ARGUMENT": "quantcore.scheme"}
+    environment = {**environment, "EVENT": "import", "ARGUMENT": "quantcore.scheme", "INHERITED": ""}
     ignored = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-c", ignored, sys.executable, *COMMAND]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)

@@ -149,7 +149,7 @@ def test_reasons_cover_what_differs(name, part):
             assert found.reason_at(tuple(index)) is None
 
 
-@in_parts(3)
+@in_parts(5)
 @for_each("name", some(SAMPLES, 7))
 def test_choices_turn_one_parameter_into_the_other(name, part):
     explained = 0

@@ -76,7 +76,7 @@ def test_every_library_is_recorded():
     assert set(qc.INTEGER_CONVENTIONS) - set(LIBRARIES) == {"textbook", "aimet.2024.Quantize"}
 
 
-@in_parts(5)
+@in_parts(8)
 @for_each("name", LIBRARIES)
 def test_integers_of_the_library(name, part):
     wrong = {case["id"]: words for case in part(golden.cases(name)) if (words := differences(case))}

@@ -44,7 +44,7 @@ def hard_tensors(shape):
     }
 
 
-@for_each("preset", some(qc.PRESETS, 7))
+@for_each("preset", some(qc.PRESETS, 11))
 def test_hard_tensors(preset):
     scheme = qc.PRESETS[preset]
     shape = SHAPE if preset == "torchao.nf4" else (6, 256)  # its scales are quantized in blocks of 256

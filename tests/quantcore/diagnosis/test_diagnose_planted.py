@@ -309,7 +309,7 @@ LARGE = [
 ]
 
 
-@in_parts(7)
+@in_parts(11)
 @for_each("shape", LARGE, ids=str)
 def test_no_outlier_is_claimed_in_healthy_tensors_of_any_rank(shape, part):
     """Healthy tensors have no findings in these schemes."""

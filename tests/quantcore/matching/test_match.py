@@ -101,11 +101,11 @@ def test_a_zero_point_that_hqq_moved_is_found_again(name):
 def test_calls_of_presets_are_found_in_other_groups_than_theirs():
     """optimum-quanto's float shift, and MatMulNBits, whose end of the largest magnitude gets the lowest code."""
     x = np.random.default_rng(5).normal(1, 1, (32, 16)).astype(np.float32)
-    few, tall = x[:6], x[:, :4]
-    groups = few.reshape(6, 2, 8)
+    few, tall = x[:3], x[:, :2]
+    groups = few.reshape(3, 2, 8)
     low, high = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
     shifted = np.round((groups - low) / ((high - low) / np.float32(15))).reshape(few.shape)
-    of_columns = tall.reshape(2, 16, 4)
+    of_columns = tall.reshape(2, 16, 2)
     largest = np.abs(of_columns).argmax(1, keepdims=True)
     scale = np.take_along_axis(of_columns, largest, 1) / np.float32(-8)
     inverse = np.float32(1) / scale
@@ -127,8 +127,13 @@ def test_every_library_has_cases():
 
 
 # Four libraries, per channel, per group and per tensor; enough codes that no corruption occurs by chance
-def sample():
-    return torch.randn(12, 16, generator=torch.Generator().manual_seed(3))
+def sample(columns=11):
+    return torch.randn(7, 16, generator=torch.Generator().manual_seed(3))[:, :columns]
+
+
+def sample_for(text):
+    """Rows of two groups for schemes in groups; other shapes have fewer schemes to search."""
+    return sample(16 if "per_group" in text else 11)
 
 
 SCHEMES = [
@@ -155,7 +160,7 @@ def given(scheme, scale, zero_point):
 @pytest.mark.parametrize("text", some(SCHEMES))
 def test_transposed(text):
     scheme = qc.Scheme.parse(text)
-    found = match(sample(), qc.apply(sample(), scheme).codes.T)
+    found = match(sample_for(text), qc.apply(sample_for(text), scheme).codes.T)
     found_with(found, scheme, "transposed")
     assert found.exact[0].corruption.stored == (Transposed((1, 0)),)
 
@@ -170,8 +175,8 @@ def test_axes_of_rank_3():
 @pytest.mark.parametrize("text", some([SCHEMES[0], SCHEMES[1], SCHEMES[3]]))
 def test_signed_read_as_unsigned(text):
     scheme = qc.Scheme.parse(text)
-    read = qc.apply(sample(), scheme).codes.view(torch.uint8)
-    found = match(sample(), read)
+    read = qc.apply(sample_for(text), scheme).codes.view(torch.uint8)
+    found = match(sample_for(text), read)
     found_with(found, scheme, "signed 8-bit codes read as unsigned")
     assert found.exact[0].corruption.stored == (Reinterpreted(8, signed=False),)
 
@@ -198,11 +203,11 @@ def test_transposed_and_read_as_unsigned():
 def test_wrapped(text):
     """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
     scheme = qc.Scheme.parse(text)
-    x = sample()[:7]
+    x = sample_for(text)
     result = qc.apply(x, scheme)
     bits, s = scheme.format.bits, result.scale.numpy()
     if scheme.symmetric:
-        spread = np.repeat(s, 16 // s.shape[1], axis=1)
+        spread = np.repeat(s, x.shape[1] // s.shape[1], axis=1)
         whole = np.round(
             x.numpy() * np.reciprocal(spread) if "torchao" in text else x.numpy() / spread
         )
@@ -225,12 +230,12 @@ def test_wrapped(text):
 
 @pytest.mark.parametrize("text", some([SCHEMES[0], "uint4 asymmetric per_group(8) torchao"]))
 def test_zero_point_with_the_other_sign(text):
-    scheme = qc.Scheme.parse(text)
-    r = qc.apply(sample(), scheme)
-    z = np.repeat(r.zero_point.numpy(), 16 // r.zero_point.shape[1], axis=1)
-    s = np.repeat(r.scale.numpy(), 16 // r.scale.shape[1], axis=1)
-    codes = np.round(sample().numpy() / s) - z
-    found = match(sample(), codes.clip(scheme.format.qmin, scheme.format.qmax))
+    x, scheme = sample_for(text), qc.Scheme.parse(text)
+    r = qc.apply(x, scheme)
+    z = np.repeat(r.zero_point.numpy(), x.shape[1] // r.zero_point.shape[1], axis=1)
+    s = np.repeat(r.scale.numpy(), x.shape[1] // r.scale.shape[1], axis=1)
+    codes = np.round(x.numpy() / s) - z
+    found = match(x, codes.clip(scheme.format.qmin, scheme.format.qmax))
     found_with(found, scheme, "zero_point with the opposite sign")
 
 
@@ -247,8 +252,8 @@ NAMES = dict(zip(ROUNDINGS, ("half_away", "half_up", "toward_zero", "floor"), st
 
 def tied():
     """A tensor with x/s = k/8 exactly: one element in eight is a tie, and more in the first rows."""
-    x = np.random.default_rng(0).integers(-1016, 1017, (16, 32)).astype(np.float32) / 1024
-    x[:4] = np.random.default_rng(1).integers(-254, 255, (4, 32)) / 256
+    x = np.random.default_rng(0).integers(-1016, 1017, (7, 11)).astype(np.float32) / 1024
+    x[:4] = np.random.default_rng(1).integers(-254, 255, (4, 11)) / 256
     x[0, 0] = 1016 / 1024  # so that the scale is 8/1024
     return x
 
@@ -296,7 +301,7 @@ def test_narrow_format_is_found():
 
 
 def test_scales_along_the_other_axis():
-    x = sample()[:, :12]
+    x = sample()[:, :7]
     s = x.abs().amax(1) / 127.5  # one per row, but applied along the columns
     codes = torch.round(x * (1 / s)).clamp(-128, 127)
     found = match(x, codes)
@@ -312,7 +317,7 @@ def test_wrong_axis_against_what_was_expected():
 
 def test_scale_bit_for_bit():
     """Several libraries give these integers; the scale tells which one."""
-    x = sample()
+    x = sample(16)
     r = qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) onnxruntime"))
     assert (r.scale != qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) textbook")).scale).any()
     found = match(x, r.codes, scale=r.scale, zero_point=r.zero_point)
@@ -327,20 +332,22 @@ def test_scale_of_another_granularity():
     r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
     found = match(sample(), r.codes, scale=r.scale.max())
     assert r.scheme in found.exact[0].schemes
-    assert found.exact[0].notes == ("the given scale has another granularity: 1 value for 12 blocks",)
+    assert found.exact[0].notes == ("the given scale has another granularity: 1 value for 7 blocks",)
 
 
 def test_aimet_s_offset():
-    r = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
+    x = sample()[0]
+    r = qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
     offset = qc.encoding(r)["offset"]
-    found = match(sample(), r.codes, scale=float(r.scale), zero_point=float(offset))
+    found = match(x, r.codes, scale=float(r.scale), zero_point=float(offset))
     assert r.scheme in found.exact[0].schemes
     assert found.exact[0].notes == ("the given zero_point has the opposite sign, like AIMET's offset",)
 
 
 def test_inverse_scale():
-    r = qc.apply(sample(), qc.Scheme.parse("int8 per_tensor textbook"))
-    found = match(sample(), r.codes, scale=torch.reciprocal(r.scale))
+    x = sample()[0]
+    r = qc.apply(x, qc.Scheme.parse("int8 per_tensor textbook"))
+    found = match(x, r.codes, scale=torch.reciprocal(r.scale))
     assert found.exact[0].notes == ("the given scale is the inverse, 1/s",)
 
 
@@ -350,8 +357,8 @@ def test_scale_from_elsewhere(kernel, part):
     """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
     scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) {kernel}")
-    scale = torch.linspace(0.01, 0.02, 12)[:, None]
-    zero_point = torch.arange(-6, 6)[:, None]
+    scale = torch.linspace(0.01, 0.02, 7)[:, None]
+    zero_point = torch.arange(-3, 4)[:, None]
     codes = qc.quantize(x, scale, zero_point, scheme)
     for z in part((zero_point, -zero_point, None)):  # also with the opposite sign, or unknown
         best = match(x, codes, scale=scale, zero_point=z).exact[0]
@@ -362,7 +369,7 @@ def test_scale_from_elsewhere(kernel, part):
 @pytest.mark.slow  # the page's test finds one, and each reason is asked for without a search
 def test_damaged_cells_are_named(one_dtype):
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) textbook")
-    x = sample()[:7, :11]
+    x = sample()
     codes = qc.apply(x, scheme).codes.to(torch.int64)
     row, column = divmod(int(x.abs().argmin()), 11)  # far from the ends of its row
     expected = int(codes[row, column])
@@ -383,14 +390,14 @@ def test_damaged_cells_are_named(one_dtype):
 @pytest.mark.slow  # so does the search whose progress is told
 def test_nothing_fits_noise(one_dtype):
     noise = torch.randint(-8, 8, (7, 11), generator=torch.Generator().manual_seed(0))
-    found = match(sample()[:7, :11], noise)
+    found = match(sample(), noise)
     assert not found.exact
     assert found.candidates
     assert found.candidates[0].differing > 60
 
 
 def test_steps_tell_progress_and_can_be_left():
-    codes = qc.apply(sample(), qc.Scheme.parse("int4 per_group(8) torchao")).codes
+    codes = qc.apply(sample(), qc.Scheme.parse("int4 per_channel(0) torchao")).codes
     steps = list(match_steps(sample(), codes))
     fractions = [s.fraction for s in steps]
     assert fractions == sorted(fractions)
@@ -519,13 +526,13 @@ def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
 
 
 def test_every_scheme_of_every_format_is_counted_once():
-    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
-    searched = granularities((2, 4))
+    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    searched = granularities((2, 3))
     search = _Search(Evaluator(x, qc.apply(x, qc.Scheme.parse("int4")).codes.int(), None, None, searched))
     ranged, tried = by_range(x, searched), []
     for fmt in SearchTask(ranged, search.readings).formats():
         alone = SearchTask(ranged, search.readings)
-        list(score(alone, fmt, (2, 4), 2.0))
+        list(score(alone, fmt, (2, 3), 2.0))
         tried.append(alone.tried)
     for step, _ in search._steps_of(SearchTask(ranged, search.readings)):
         list(step(2.0))

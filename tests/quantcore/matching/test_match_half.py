@@ -109,11 +109,11 @@ def test_how_many_values_were_rounded_is_told():
 
 
 def test_libraries_that_compute_in_float32_are_told_of_a_tensor_in_half_precision():
-    x, scheme = _sample().to(torch.float16), qc.Scheme.parse("int8 per_channel(0) torch.fake_quantize")
+    x, scheme = _sample()[:7, :11].to(torch.float16), qc.Scheme.parse("int8 per_channel(0) torch.fake_quantize")
     best = match(x, qc.apply(x, scheme).codes).candidates[0]
     assert (best.dtype, best.converted, best.differing) == (torch.float16, None, 0)
     assert scheme in best.schemes
-    assert answer(best, 512, 2).endswith("one scale per row (axis 0), computed in float32.")
+    assert answer(best, 77, 2).endswith("one scale per row (axis 0), computed in float32.")
 
 
 def test_a_tensor_in_half_precision_may_have_been_converted_to_the_other():
@@ -172,7 +172,7 @@ def test_the_nearest_to_a_pasted_tensor_has_the_dtype_of_its_numbers(monkeypatch
 
 
 def test_scales_rounded_to_float16_are_no_percentiles():
-    x = 1e-4 * _sample()[:4, :16]
+    x = 1e-4 * _sample()[0, :31]
     scale = (x.abs().amax() / 127).half().float()  # of which float16 has few digits
     codes = (x / scale).round().clamp(-128, 127).to(torch.int8)
     assert all(each.differing for each in _searched(x, codes, lambda one: one._tried(search.percentiles)))
@@ -185,7 +185,7 @@ def test_scales_rounded_to_float16_are_no_percentiles():
 
 
 def test_other_dtypes_are_tried_only_where_float32_fails():
-    x = _sample()
+    x = _sample()[:7, :11]
     codes = qc.apply(x, qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes
     for given in (codes, codes.T):
         *steps, last = match_steps(x, given)

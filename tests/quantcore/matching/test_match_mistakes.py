@@ -906,8 +906,8 @@ def test_hypotheses_are_evaluated_in_steps():
 
 def test_of_what_fits_the_sample_the_simplest_400_are_evaluated():
     """Zeros, which every scheme gives."""
-    x = torch.zeros(2, 4)
-    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((2, 4))), []
+    x = torch.zeros(2, 2)
+    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((2, 2))), []
     evaluator.evaluate = evaluated.append
     search = _Search(evaluator)
     task = SearchTask(by_range(x, evaluator.searched), search.readings)

@@ -755,7 +755,7 @@ def test_progress_of_a_search_that_finds_nothing(monkeypatch):
     monkeypatch.setattr(search, "DTYPES", (torch.float32, torch.bfloat16))  # of three, searched one by one
     rng = np.random.default_rng(1)
     x = torch.from_numpy(rng.normal(size=14).astype(F))
-    steps = list(match_steps(x, rng.integers(-8, 8, 14)))
+    steps = list(match_steps(x, rng.integers(-100, 100, 14)))
     starts = {}
     for step in steps[1:]:
         starts.setdefault(re.split("[:,]", step.what)[0], step.fraction)

@@ -110,8 +110,8 @@ def test_rules_have_the_scales_of_their_words():
 
 
 def test_scales_that_no_rule_gives_are_intervals_of_the_first_row():
-    x = ROWS[:, :23]
-    scale = largest(x, 1) / 127 * np.array([[0.97], [1.03], [0.94], [1.09]])
+    x = ROWS[:2, :23]
+    scale = largest(x, 1) / 127 * np.array([[0.97], [1.03]])
     first, said = best(x, codes(x, scale, rounded=np.floor))
     assert first.differing == 0
     assert (
@@ -139,11 +139,11 @@ def test_scales_of_groups_that_no_rule_gives_are_intervals_of_the_first_group(mo
 
 
 def test_blocks_of_zeros_have_any_scale():
-    rows = ROWS.copy()
+    rows = ROWS[:3, :61].copy()
     rows[2] = 0
     scale = np.where(rows.any(1, keepdims=True), width(rows, 1) / 256, 1)
     first, said = best(rows, codes(rows, scale, signed=False, z=zero(rows, scale, 1)))
-    assert said == "All 256 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 256."
+    assert said == "All 183 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 256."
     start = f"the scales, (max - min) / 256 of each row (axis 0), range from {scale[0].item():.7g} to "
     assert any(text.startswith(start) for text in first.explanations)
 
@@ -160,7 +160,7 @@ def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
 
 def test_codes_counted_from_the_lowest_value():
     """(x - min) / s has no zero point: x / s - min / s is cut off to another code in one element of 400."""
-    x = normal(38, (20, 20)).reshape(-1)
+    x = normal(38, (20, 20)).reshape(-1)[:397]
     scale = width(x) / F(255)
     given = ((x - x.min()) / scale).astype(int)
     other = (x * (F(1) / scale) - x.min() / scale).astype(F).astype(int)
@@ -171,7 +171,7 @@ def test_codes_counted_from_the_lowest_value():
     assert said == f"Values are rounded toward zero; everything else is {end}"
 
 
-CENTERED, POSITIVE = np.random.default_rng(1).normal(size=(6, 12)), np.random.default_rng(2).uniform(0.3, 2.7, (6, 12))
+CENTERED, POSITIVE = np.random.default_rng(1).normal(size=(5, 11)), np.random.default_rng(2).uniform(0.3, 2.7, (5, 11))
 FROM_MIN = {
     "floor, codes, less 128": (CENTERED, None, 256, np.floor, 128), "round, codes, of rows": (POSITIVE, 1, 256, np.rint, 0),
     "floor, codes, of rows": (CENTERED, 1, 256, np.floor, 0), "truncated, 4 bits": (CENTERED, 1, 16, np.trunc, 0),
@@ -201,19 +201,20 @@ def test_codes_counted_from_the_lowest_value_by_the_number_of_codes(name):
 
 
 def test_a_percentile_is_named():
-    scale = np.quantile(np.abs(ROWS), 0.98, axis=1, keepdims=True) / 127
-    said = best(ROWS, codes(ROWS, scale))[1]
+    x = ROWS[:3, :61]
+    scale = np.quantile(np.abs(x), 0.98, axis=1, keepdims=True) / 127
+    said = best(x, codes(x, scale))[1]
     assert said == (
-        "All 256 integers are int8 symmetric, one scale per row (axis 0), range setting percentile(98)."
+        "All 183 integers are int8 symmetric, one scale per row (axis 0), range setting percentile(98)."
     )
 
 
 def test_the_least_scale_of_a_library_is_told():
     """A small tensor has 30 codes on both sides, but an int8 format: the scale does not depend on x."""
-    x = X * F(1e-6)
+    x = X[:7, :11] * F(1e-6)
     given = torch.quantize_per_tensor(torch.from_numpy(x), 2.0**-23, 0, torch.qint8).int_repr()
     first, said = best(x, given.numpy())
-    assert said == "All 192 integers are int8 symmetric, one scale."
+    assert said == "All 77 integers are int8 symmetric, one scale."
     assert first.explanations == ("the scale is 1.192093e-07, the least that torch allows",)
 
 
@@ -237,16 +238,15 @@ def test_a_rule_is_not_named_where_it_is_there_by_chance():
 
 
 def test_rounding_of_the_zero_point():
-    x = np.random.default_rng(4).uniform(-126.5 / 8, 128.5 / 8, 120).astype(F)
+    x = np.random.default_rng(4).uniform(-126.5 / 8, 128.5 / 8, 113).astype(F)
     x[:2] = -126.5 / 8, 128.5 / 8
     first, said = best(x, codes(x, 0.125, signed=False, z=127))
-    assert said == "All 120 integers are uint8 asymmetric, one scale: (max - min) / 255."
+    assert said == "All 113 integers are uint8 asymmetric, one scale: (max - min) / 255."
     assert "zero point 127, because qmin - low / s = 126.5 is rounded away from zero" in first.explanations
-    scale = width(HALVES, 1) / 255
-    first, said = best(
-        HALVES, codes(HALVES, scale, signed=False, z=np.floor(-HALVES.min(1, keepdims=True) / scale))
-    )
-    assert said == "All 128 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 255."
+    x = HALVES[:, :31]
+    scale = width(x, 1) / 255
+    first, said = best(x, codes(x, scale, signed=False, z=np.floor(-x.min(1, keepdims=True) / scale)))
+    assert said == "All 124 integers are uint8 asymmetric, one scale per row (axis 0): (max - min) / 255."
     assert "the zero points qmin - low / s are rounded toward zero or down" in first.explanations
 
 

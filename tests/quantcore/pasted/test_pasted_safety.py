@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import inspect
 import random
 import re
 import time
@@ -14,7 +15,7 @@ from grid import for_each
 
 import quantcore as qc
 from quantcore.pasted import names
-from quantcore.pasted.bounds import MOST_ELEMENTS
+from quantcore.pasted.bounds import ARRAYS, MOST_ELEMENTS
 from quantcore.pasted.evaluation import CodeInputs, Evaluation
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import evaluate
@@ -101,7 +102,8 @@ _STATEMENTS = [
 _SLOW = [
     "for i in range(2500):\n    x = x + 1\n    y = x * 1\nz = open('a')", "def f(x, a=True, b=True, c=True):\n    for i in range(1500):\n        y = x.sort()[0]\n    return open(1)",
     "for i in range(200):\n    y = x @ x\n    s = y.std()\n    q = (y / s).round()\nz = open('a')", "for i in range(900):\n    s = x.abs().max() / 127\n    q = torch.round(x / s)\nopen('a')",
-    "y = x.repeat(8, 8)\ns = y.abs().max() / 7\nq = (y / s).round()\nq = (y / s[None]).round()\nz = open('a')", "a = [x]\nfor i in range(4000):\n    a = [a]\ny = a == a",
+    "y = x.repeat(8, 8)\ns = y.abs().max() / 7\nq = (y / s).round()\nq = (y / s[None]).round()\nz = open('a')", "a = [x]\nfor i in range(4000):\n    a = [a]\ny = a == a\nz = open('a')",
+    "a = [x]\n" + "a = [a]\n" * 200 + "y = a == a",
 ]  # fmt: skip
 _DEEP = [
     "x = " + "(" * 300 + "1" + ")" * 300, "x = " + "-" * 3000 + "1", "x = " + "+".join("1" * 3000), "x" + ".a" * 60, "x = " + "[" * 90 + "]" * 90,
@@ -187,18 +189,21 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
         "torch.eye(5)", "torch.zeros(3, 4)", "torch.full((3, 4), 1.0)", "x.repeat_interleave(3)", "torch.quantile(x, torch.tensor([0.1, 0.9]), dim=1)", "x.unsqueeze(0)",
         "torch.where(x > 0, x, 0.0)", "x.max(dim=1)[0]", "x.sort()[0]", "x.chunk(2)[0]", "torch.maximum(x[:, :1], x[:1])", "torch.max(x[:, :1], x[:1])", "torch.tensor([[1, 2], [3, 4]])",
         "torch.broadcast_to(x[0], (4, 8))", "x.to(torch.int8)", "torch.rand(3, 5)", "torch.linspace(0, 1, steps=70)", "torch.zeros(size=(3, 9))",
+        "torch.bincount(torch.tensor([7, 2]), torch.ones(2), torch.tensor(9))", "x.uniform_(-8, 8)", "x.normal_(x[:, :1], 2.0)", "torch.normal(x[:, :1], x[:1].abs())", "torch.normal(0.0, 1.0, (3, 5))", "torch.normal(0.0, 1.0, size=(3, 5))",
+        "np.random.normal(size=(3, 5))", "np.random.normal(5, size=(3, 5))", "np.random.uniform(0, 9000000, 7)", "np.random.uniform(np.zeros((3, 1)), np.ones(5), (3, 5))",
+        "np.ones_like(x, shape=(30, 30))", "np.full_like(x, 5, shape=(30, 30))", "np.linspace(np.zeros(30), np.ones(30), axis=1)", "torch.full_like(x, 5.0)",
     )  # fmt: skip
     compute, seen = Evaluation.compute, []
 
     def spied(self, run, op, args, name="", elements=1):
         found = compute(self, run, op, args, name, elements)
-        size = sum(v.value.numel() for v in (found.value if isinstance(found.value, list | tuple) else [found]) if isinstance(v.value, torch.Tensor))
+        size = sum(numel(v.value) for v in (found.value if isinstance(found.value, list | tuple) else [found]) if isinstance(v.value, ARRAYS))
         seen.append((name, size, elements))
         return found
 
     monkeypatch.setattr(Evaluation, "compute", spied)
     for text in texts:
-        assert not walked(f"y = {text}").unread, text
+        assert not walked(f"y = {text}", numpy="np." in text).unread, text
     views = ("T", "shape")  # and the items of a list are there already
     seen = [one for one in seen if one[0] != "[]" or one[2] > 1]
     assert len(seen) > 30
@@ -214,19 +219,34 @@ def test_no_call_gives_more_than_its_bound(library):
     chance, make = random.Random(3), torch.tensor if library == "torch" else np.array
     arrays = [make(v) for v in ([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 5.0], [[1.0], [2.0]], [2, 3], [7], 9, [True, False])]
     pool = [*arrays, 0, 1, 2, 5, -1, 0.5, 40, [3, 4], (2, 5), [arrays[0]] * 2, [1, 2, 3, 4, 5], [[1, 2], [3, 4]], None]
-    calls = list(names.MODULES[library].members.values()) + list(names.METHODS["tensor" if library == "torch" else "array"].values())
-    ran = 0
+    module = names.MODULES[library].members
+    calls = [*module.values(), *names.METHODS["tensor" if library == "torch" else "array"].values()]
+    calls += module["random"].members.values() if library == "numpy" else []
+    ran = by_name = 0
     for call in (c for c in calls if isinstance(c, names.Allowed)):
-        for _ in range(300):
-            args = [copy.deepcopy(chance.choice(pool)) for _ in range(chance.randrange(1, max(min(call.most, 4), 1) + 1))]
+        keywords = accepted(call.run)
+        for turn in range(300):
+            args = [copy.deepcopy(chance.choice(pool)) for _ in range(chance.randrange(turn < 200, max(min(call.most, 4), 1) + 1))]
+            named = {n: copy.deepcopy(chance.choice(pool)) for n in chance.sample(keywords, min(turn // 100, len(keywords)))}
             try:
-                bound = call.bound(args)
-                result = call.run(*args) if bound <= MOST_ELEMENTS else None
+                bound = call.bound(args, [*named.values()])
+                result = call.run(*args, **named) if bound <= MOST_ELEMENTS else None
             except Exception:  # of the call, whatever it is
                 continue
-            ran += 1
-            assert numel(result) <= bound, (call.name, args)
+            ran, by_name = ran + 1, by_name + bool(named)
+            assert numel(result) <= bound, (call.name, args, named)
     assert ran > 3000
+    assert by_name > 300
+
+
+def accepted(run):
+    """What may be given by name to a call, as far as it says so."""
+    try:
+        parameters = inspect.signature(run).parameters.values()
+    except (TypeError, ValueError):
+        return ["dim", "keepdim", "size"]
+    several = {"size", "shape", "dim"} if any(p.kind == p.VAR_KEYWORD for p in parameters) else set()
+    return sorted(names.KEYWORDS & {p.name for p in parameters} | several)
 
 
 def numel(value):

@@ -124,7 +124,7 @@ def codes_of_fake_quantize(x, scale, zero_point, block, fmt):
     return codes
 
 
-@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 7))
+@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 11))
 @for_each("make", [halves, off_ties])
 def test_codes_against_fake_quantize(shape, granularity, block, make):
     for seed, fmt in formats_for(shape, block):
@@ -226,7 +226,7 @@ def numpy_codes(x, scale, zero_point, fmt):
     return np.clip(np.rint(x / scale) + np.float32(zero_point), qmin, qmax).astype(np.int64)
 
 
-@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 9))
+@for_each(("shape", "granularity", "block"), some_rows(LAYOUTS, 17))
 @for_each("symmetric", [True, False])
 def test_parameters_and_codes_against_numpy(shape, granularity, block, symmetric):
     for seed, fmt in formats_for(shape, block):

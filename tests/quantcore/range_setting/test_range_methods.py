@@ -254,6 +254,10 @@ class Largest(TorchDispatchMode):
 
     elements = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else PyTorch imports its compiler first, which takes 2 s
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, tuple | list) else [out]:
@@ -483,43 +487,6 @@ def test_half_quadratic_has_the_recorded_parameters(case):
         assert np.array_equal(found.numpy(), ARRAYS[f"{name}.{what}"].astype(found.numpy().dtype)), what
 
 
-@in_parts(2)
-@for_each("round_zero", [False, True])
-@for_each(
-    "data", some(["normal", "outliers", "above zero", "whole", "constant", "zero", "tiny", "one outlier"], 4)
-)
-def test_half_quadratic_is_hqqs(data, round_zero, part):
-    quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
-    x = torch.from_numpy(np.resize(DATA[data], (48, 40)))
-    for bits, size in part(((2, 8), (2, 40), (4, 40), (4, 8), (8, 8), (8, 40))):
-        scheme = qc.Scheme.parse(
-            f"uint{bits} asymmetric per_group({size}) half_quadratic hqq{'.round_zero' if round_zero else ''}"
-        )
-        codes, meta = quantizer.quantize(
-            x,
-            nbits=bits,
-            group_size=size,
-            axis=1,
-            optimize=True,
-            round_zero=round_zero,
-            bitpack=False,
-            device="cpu",
-        )
-        result = qc.apply(x, scheme)
-        assert torch.equal(result.scale.reshape(-1), meta["scale"].reshape(-1))
-        assert torch.equal(result.zero_point.reshape(-1), meta["zero"].reshape(-1))
-        assert torch.equal(result.codes.float(), codes.reshape(x.shape).float())
-
-
-def test_half_quadratic_of_a_tensor_walked_in_pieces():
-    """The mean is over the entire tensor, even though the tensor is processed in pieces."""
-    quantizer = pytest.importorskip("hqq.core.quantize").Quantizer
-    x = torch.randn(2048, 512, generator=torch.Generator().manual_seed(0)) ** 3
-    _, meta = quantizer.quantize(x, nbits=4, group_size=64, axis=1, bitpack=False, device="cpu")
-    result = qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_group(64) half_quadratic hqq"))
-    assert torch.equal(result.zero_point.reshape(-1), meta["zero"].reshape(-1))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -586,7 +553,7 @@ def test_abs_mean_makes_ternary_codes_as_bitnet_does(data):
 @for_each(
     ("granularity", "text", "data"),
     some_rows(
-        itertools.product(["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"], TEXTS[:6], DATA), 7
+        itertools.product(["per_tensor", "per_channel(1)", "per_group(3)", "per_block([2,2])"], TEXTS[:6], DATA), 11
     ),
 )
 def test_odd_input_and_granularities(text, granularity, data):

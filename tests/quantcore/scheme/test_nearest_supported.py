@@ -109,7 +109,7 @@ def test_differences(text, phrases):
     assert bool(said) == bool(phrases)
 
 
-@in_parts(3)
+@in_parts(5)
 @for_each("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
 def test_trace_is_what_the_library_computed(name, part):
     """An element's trace ends in the recorded code, and each step follows from the previous one."""

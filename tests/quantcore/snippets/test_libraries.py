@@ -97,7 +97,7 @@ def test_scripts_hold(name, part):
     assert {g.title().replace("_", "") for g in granularities} == {granularity for _, granularity in ran}
 
 
-@in_parts(16)
+@in_parts(23)
 @for_each("name", TODAY)
 def test_scripts_hold_on_recorded_inputs(name, part):
     """The records include ties, tiny, huge and one-sided rows, NaN and infinity."""
@@ -115,7 +115,7 @@ def test_scripts_hold_on_recorded_inputs(name, part):
     assert count >= len(part(range(14)))
 
 
-@in_parts(29)
+@in_parts(43)
 @for_each("name", RECIPES)
 def test_torch_by_hand_holds_on_recorded_inputs(name, part):
     for case in part(golden_cases.cases(name)):

@@ -294,7 +294,7 @@ def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
     run(torch_script(literal(x.numpy()), qc.apply(x, qc.Scheme.parse("int4 per_group(32)"))))
 
 
-@for_each("name", some(qc.PRESETS, 3))
+@for_each("name", some(qc.PRESETS, 5))
 def test_scripts_of_presets(name):
     result = qc.apply(sample((4, 256) if name != "torchao.nf4" else (64, 256)), qc.PRESETS[name])
     run(quantcore_script(literal(result.x), result))

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 from app_page import lines, script_of, the_app, widget
+from parts import some
 
 from pages.learn.classroom import editor, plan
 from pages.serving import settings
@@ -126,8 +127,6 @@ def test_a_class_goes_step_by_step_and_nothing_is_revealed_before_the_second_vot
     assert classes.state(code, anna)[0].phase == "locked"
     assert wrong[0] in scene(at)
     assert not re.search(f"[✓✗]|{re.escape(wrong[2])}", scene(at))
-    press(at, "Open again")
-    press(at, "Show the answers")
     press(at, "Vote again")  # since not most have it right
     classes.answer(code, anna, 2, CODES.right)
     assert "qs-answer" not in body_of(at)
@@ -388,7 +387,7 @@ def test_files_of_the_answers(classes):
     assert names == ["plan.json", "class.csv", "class.html"]
 
 
-@pytest.mark.parametrize("link", ["x", "zzzzzzzz.secret", ".", "zzzzzzzz", "a" * 5000, "1e999999.1"])
+@pytest.mark.parametrize("link", some(["zzzzzzzz.secret", "x", "zzzzzzzz", ".", "a" * 5000, "1e999999.1"], 3))
 def test_a_link_to_no_class_is_one_sentence_and_a_way_on(classes, link):
     at = opened(presenter=link)
     assert any("no longer open" in text for text in said(at))
@@ -419,7 +418,6 @@ def test_who_ends_a_class_can_begin_another(classes):
     assert not other.startswith(code)
     widget(at, "class_end").click().run()
     press(at, "Begin a class")
-    print(place._begins, at.query_params, said(at), [b.label for b in at.button])
     assert any("Too many classes" in text for text in said(at))
 
 
@@ -448,7 +446,7 @@ def lesson(link):
     assert not at.exception
     data = [json.loads(e.proto.json or "{}") for e in at.get("bidi_component")]
     tables = [table for each in data if isinstance(each, dict) for table in each.get("tables", [])]
-    return "\n".join(lines(at)), {
+    return "\n".join(lines(at)).replace("−", "-"), {
         float(text) for table in tables for row in table["cells"] for text, _ in row
     }
 
