@@ -118,9 +118,11 @@ def short_scheme(name: str) -> str:
 
     >>> short_scheme("int4 symmetric per_group(32) min_max textbook")
     'int4 per_group(32)'
+    >>> short_scheme("int8 asymmetric per_channel(axis=0)")
+    'int8 asymmetric per_channel(0)'
     """
     words = [word for word in name.split() if word not in ("symmetric", "min_max", "textbook", "per_tensor")]
-    text = " ".join(words) or name
+    text = " ".join(words).replace("(axis=", "(") or name
     return text if len(text) <= 30 else f"{text[:29]}…"
 
 
