@@ -124,14 +124,15 @@ def test_code_is_shown_as_text(unsearched):
 
 def test_the_whole_code_is_shown_with_its_marks(unsearched):
     """Lines far from a finding are folded, what is no Python is passed over, and the verdict comes first."""
-    text = "In [1]: import torch\n" + "a = 1\n" * 20 + f"{WRAPS}\nprint(q)\nOut[1]: tensor([1, 2])"
+    text = "In [1]: import torch\n" + "a = 1\n" * 20 + f"{WRAPS}\nprint(q)\n" + "b = 2\n" * 20 + "Out[1]: tensor([1, 2])"
     at = opened(text)
     assert said(at.warning)[0] == "2 mistakes in lines 22 and 23."
     shown = re.findall(r"<div[^>]*>(.*?)</div>", source(at))
     lines = [re.sub("<[^>]*>", "", line).split() for line in shown]
     assert [line[1] for line in lines if line[0] == "✗"] == ["22", "23"]
     assert [int(re.search(r"\d+", "".join(line))[0]) for line in lines] == list(range(1, len(text.split("\n")) + 1))
-    assert "19 lines</summary>" in source(at)
+    # two lines before a mark and two after it stay
+    assert re.findall(r"(\d+) lines</summary>", source(at)) == ["19", "21"]
     assert any(sentence.startswith("1 line is not Python") for sentence in said(at.caption))
 
 

@@ -129,6 +129,8 @@ def test_the_maps_are_those_of_the_file(name, tensor, names):
     page = at(name, ck_tensor=tensor)
     data, window = maps(page), checkpoint.tensors[tensor]
     assert data["maps"] == names
+    # and nothing else is sent of the elements, neither an original nor codes where there are none
+    assert {"x", "codes"} & set(data["arrays"]) == {"codes"} & set(names)
     at_first = (0,) * (len(window.shape) - 2)
     if "codes" in names:
         assert np.array_equal(
