@@ -264,6 +264,16 @@ def test_intervals_hold(kind, trials, tmp_path):
     assert (held >= (0.93 if trials > 100 else 0.5) * trials).all(), held
 
 
+def test_intervals_are_as_wide_as_estimates_scatter(tmp_path):
+    """Where a quarter of the rows is drawn, 2.1 standard deviations of 60 draws, which are known to a tenth."""
+    x, scheme = drawn("normal", np.random.default_rng(3))[:257, :16].clone(), qc.Scheme.parse("int4 per_channel(0)")
+    checkpoint = saved(tmp_path, {f"w.{draw}": x for draw in range(60)})
+    rows = [layerwise.estimated(tensor, [scheme]) for tensor in checkpoint.tensors.values()]
+    ends = [[row.power * 10 ** (-db / 10) for db in (row.cells[0].sqnr_low, row.cells[0].sqnr_high)] for row in rows]
+    half = np.median([(most - least) / 2 for most, least in ends])
+    assert half / np.std([row.cells[0].sse for row in rows], ddof=1) == pytest.approx(2.1, rel=0.3)
+
+
 def test_estimates_come_first(whole, tmp_path):
     """Of small weights they are the numbers themselves; where no interval can be given, it is said."""
     checkpoint, table = whole
