@@ -6,10 +6,12 @@ import time
 import pytest
 from loops import finish
 from streamlit.proto.ClientState_pb2 import ClientState
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime import Runtime, app_session
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.script_data import ScriptData
+from streamlit.runtime.scriptrunner import ScriptRunner
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 
 from pages.serving import in_order
@@ -38,6 +40,7 @@ def session(tmp_path, monkeypatch):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     monkeypatch.setattr(AppSession, "_create_scriptrunner", in_order._begin)
+    monkeypatch.setattr(AppSession, "request_rerun", in_order._request)
     monkeypatch.setattr(Runtime, "_instance", _Nothing())
     in_order.keep_runs_in_order()
     return made
@@ -118,3 +121,53 @@ def test_a_session_that_has_ended_begins_nothing(session):
         return mine._scriptrunner
 
     assert finish(run()) is None
+
+
+PRESSED = """
+import streamlit as st
+
+def press():
+    st.session_state.pressed = st.session_state.get("pressed", 0) + 1
+
+st.button("Press", on_click=press)
+st.text_input("Text", key="text")
+"""
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_a_press_counts_once_whether_its_run_has_begun_or_not_when_the_next_is_asked_for(
+    session, began, tmp_path, monkeypatch
+):
+    def states(text, pressed):
+        widgets = WidgetStates()
+        widgets.widgets.add(id=ids[1], string_value=text)
+        if pressed:
+            widgets.widgets.add(id=ids[0], trigger_value=True)
+        return widgets
+
+    async def run():
+        mine = await session()
+        (tmp_path / "script.py").write_text(PRESSED)
+        begun(mine)
+        await finished(mine)
+        elements = [sent.delta.new_element for sent in mine._browser_queue._queue if sent.HasField("delta")]
+        ids.extend([elements[0].button.id, elements[1].text_input.id])
+        start = ScriptRunner.start
+        if not began:  # on a busy server its thread has not come to its turn
+            monkeypatch.setattr(ScriptRunner, "start", lambda runner: None)
+        begun(mine, widget_states=states("a", pressed=True))
+        first = mine._scriptrunner
+        if began:
+            ended(first)
+        monkeypatch.setattr(ScriptRunner, "start", start)
+        begun(mine, widget_states=states("b", pressed=False))
+        if not began:
+            first.start()  # its turn
+            ended(first)
+        await finished(mine)
+        return mine._session_state
+
+    ids = []
+    state = finish(run())
+    assert state["pressed"] == 1
+    assert state["text"] == "b"
