@@ -11,13 +11,13 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 _MOST_SECONDS = 20.0  # for a release with hundreds of shards
-_MOST_RANGES = 20_000  # that are asked for in one step
+_MOST_RANGES, _MOST_JOINED = 20_000, 1 << 26  # that are asked for in one step, and their bytes
 _MEMORY = 512_000_000  # headers, which the server keeps in 300 MB at most, and as JSON
 
 
 def _joined(source: ByteSource, ranges: list[tuple[int, int]]) -> bytes:
-    """Return the bytes of some ranges, of which a file has no more than members."""
-    if len(ranges) > _MOST_RANGES:
+    """Return the bytes of some ranges: headers of members, of which a file has so many."""
+    if len(ranges) > _MOST_RANGES or sum(max(size, 0) for _, size in ranges) > _MOST_JOINED:
         raise QuantError(f"{short(source.name, 80)} has too many parts; save it again, in several files.")
     return b"".join(source.read_each(ranges))
 

@@ -24,6 +24,7 @@ from quantcore.figures.style import (
 from quantcore.figures.typography import TEXT
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
+from quantcore.wording import signed
 
 MAX_LABELS = 33  # marks labeled with their codes; beyond that, every n-th
 SAMPLES = 1201
@@ -63,7 +64,7 @@ def _line(
     marks = grid_values(result, (0,) * result.scale.dim())
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
     every = -(-len(codes) // MAX_LABELS)
-    labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
+    labels = [signed(str(c)) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
     layout = base_layout(theme, 280, size) | {
         "xaxis": {"title": {"text": "x and x̂"}} | ({"range": list(span)} if span else {}),
         "yaxis": {
@@ -189,7 +190,7 @@ def error_bars(
     """
     layout = base_layout(theme, 280, size) | {
         "xaxis": {"title": {"text": "element"}, "dtick": 1},
-        "yaxis": {"title": {"text": "error x - x̂"}},
+        "yaxis": {"title": {"text": "error x − x̂"}},
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
         "bargap": 0.4,
     }
@@ -204,7 +205,7 @@ def error_bars(
         "x": list(range(len(values))),
         "y": values,
         "marker": {"color": colors},
-        "text": [f"{v:.3g}" for v in values],
+        "text": [signed(f"{v:.3g}") for v in values],
         "textposition": "outside",
         "constraintext": "none",  # Plotly would shrink or turn what is wider than its bar
         "textangle": 0,
@@ -254,7 +255,7 @@ def error_against_x(
     own = (result.x.reshape(-1).numpy(), result.error.reshape(-1).numpy())
     layout = base_layout(theme, 280, size) | {
         "xaxis": {"title": {"text": "x"}} | ({"range": list(span)} if span else {}),
-        "yaxis": {"title": {"text": "error x - x̂"}},
+        "yaxis": {"title": {"text": "error x − x̂"}},
         "shapes": [band_at("x", float(marks[0]), float(marks[-1]), LINE[theme])],
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
     }

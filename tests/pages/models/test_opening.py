@@ -11,7 +11,7 @@ from loopback_host import file, internet, redirect
 from parts import some
 from streamlit.testing.v1 import AppTest
 
-from pages.models.opening import compared, opened, uploads
+from pages.models.opening import compared, guarded, opened, uploads
 from pages.models.opening.opened import location_of
 from pages.models.opening.uploads import CheckpointFile
 from pages.serving import remote
@@ -385,3 +385,12 @@ def test_files_are_removed():
     assert not widget(at, "ck").value
     assert not widget(at, "ck_files").value
     assert meters(at) == []
+
+
+def test_a_guest_gets_many_headers_in_one_step_and_no_more_than_a_file_has():
+    """What it asks for is not believed: members that lie over each other could ask for a file many times."""
+    source = MemoryFolder({"a.npz": bytes(range(256)) * 4096}).open("a.npz")
+    assert guarded._joined(source, [(0, 2), (5, 0), (254, 4)]) == bytes([0, 1, 254, 255, 0, 1])
+    for ranges in ([(0, 1)] * 20_001, [(0, 1 << 20)] * 65):
+        with pytest.raises(QuantError, match=r"^'a\.npz' has too many parts; save it again, in several files\.$"):
+            guarded._joined(source, ranges)

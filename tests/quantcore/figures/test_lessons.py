@@ -22,7 +22,7 @@ def test_every_element_goes_to_the_mark_of_its_code(theme):
     codes = list(range(-8, 8))
     np.testing.assert_array_equal(marks.customdata, codes)
     np.testing.assert_array_equal(marks.x, qc.dequantize(torch.tensor(codes), 0.4, -3, RESULT.scheme))
-    assert list(marks.text) == [str(c) for c in codes]
+    assert list(marks.text) == [str(c).replace("-", "−") for c in codes]
     np.testing.assert_array_equal(points.x, RESULT.x)
     np.testing.assert_array_equal(points.customdata[:, 0], RESULT.codes)
     legs = np.asarray(ways.x).reshape(-1, 3)
@@ -30,12 +30,19 @@ def test_every_element_goes_to_the_mark_of_its_code(theme):
     np.testing.assert_array_equal(legs[:, 1], RESULT.dequantized)
 
 
+def test_errors_have_a_minus_sign():
+    figure = lessons.error_bars(RESULT.error.tolist())
+    assert list(figure.data[0].text) == [f"{v:.3g}".replace("-", "−") for v in RESULT.error.tolist()]
+    assert "−" in figure.data[0].text[1]
+    assert figure.layout.yaxis.title.text == "error x − x̂"
+
+
 def test_labels_of_many_codes_leave_room():
     marks = lessons.rounding_line(qc.apply([0.0, 1.0], qc.Scheme(qc.INT8))).data[1]
     shown = [text for text in marks.text if text]
     assert len(marks.text) == 256
     assert len(shown) <= MAX_LABELS + 1
-    assert (shown[0], shown[-1]) == ("-128", "127")
+    assert (shown[0], shown[-1]) == ("−128", "127")
 
 
 def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
