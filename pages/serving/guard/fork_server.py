@@ -53,7 +53,12 @@ def _answer(control: socket.socket, children: dict[int, int], own: tuple[int, in
         os.kill(number, signal.SIGKILL)  # not buried yet, so the number is still its own
     elif descriptors:
         channel, status = descriptors
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # no process is left: the one who asked finds both closed
+            os.close(channel)
+            os.close(status)
+            return True
         if pid == 0:
             signal.set_wakeup_fd(-1)
             for descriptor in (control.fileno(), *own, *children.values(), status):
@@ -61,8 +66,13 @@ def _answer(control: socket.socket, children: dict[int, int], own: tuple[int, in
             _be_guest(channel)
         os.close(channel)
         children[pid] = status
-        os.write(status, NUMBER.pack(pid))
+        _report(status, pid)
     return True
+
+
+def _report(pipe: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # nobody waits for it: left, or answered before this process went on
+        os.write(pipe, NUMBER.pack(number))
 
 
 def _bury(children: dict[int, int]) -> None:
@@ -72,8 +82,7 @@ def _bury(children: dict[int, int]) -> None:
         if pid == 0:
             return
         pipe = children.pop(pid)
-        with contextlib.suppress(OSError):  # nobody waits for it any more
-            os.write(pipe, NUMBER.pack(status))
+        _report(pipe, status)
         os.close(pipe)
 
 

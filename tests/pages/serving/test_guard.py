@@ -187,6 +187,15 @@ def test_many_at_once_are_all_answered():
     soon(lambda: not children())
 
 
+def test_who_leaves_before_the_child_is_known_ends_nobody_else():
+    before = server()
+    for _ in range(5):
+        own._NURSERY.child().end()  # the fork server has nobody to tell the process id
+    assert listed(packed(x=np.zeros(3))).value[0][1] == [3]
+    assert server() == before
+    soon(lambda: not children())
+
+
 def new_interpreters(monkeypatch):
     monkeypatch.setattr(own, "_NURSERY", type(own._NURSERY)(forks=False))
 
