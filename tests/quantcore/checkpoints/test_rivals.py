@@ -204,6 +204,9 @@ def test_sentences_are_those_of_the_element():
     (moved,) = [r for r in tensor.rivals((1, 0), heads=heads) if r.key == "rows_permuted"]
     assert moved.difference == "Row 1 of the original is row 2 here."
     assert moved.value == tensor.read()[2, 0]
+    (reading,) = [r for r in readings(tensor.layout, heads=2) if r.key == "rows_permuted"]
+    pairs = tensor.read().reshape(2, -1, 2, tensor.shape[1])
+    assert torch.equal(reading.layout.values(), pairs.swapaxes(1, 2).reshape(tensor.shape))
 
 
 def test_experts_have_another_shape_in_transformers():
