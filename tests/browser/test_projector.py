@@ -22,7 +22,7 @@ def projector(new_app: Callable[..., Any], server: str) -> Any:
     return app
 
 
-def shown(app: Any, name: str, step: str) -> None:
+def shown(app: Any, name: str, step: str | None) -> None:
     """Wait until a step is drawn, with the controls that the keys press."""
     stands(app, name, step)
     app.wait(f"document.querySelector('{NEXT}')")
@@ -52,8 +52,10 @@ def test_mercury_is_dragged_and_keys_of_a_clicker_go_on_and_stay_with_what_has_t
         f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.href.includes('/learn-zero-point')"
     )
     keys_stay_with_what_has_the_focus(app)
+    app.page.keyboard.press("PageDown")
+    shown(app, "zero_point", None)
     app.page.keyboard.press("PageUp")
-    shown(app, "scale", "bits")
+    shown(app, "scale", None)
 
 
 def keys_stay_with_what_has_the_focus(app: Any) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from app_page import key_figures, lines, said, the_app, widget
+from app_page import key_figures, lines, said, script_of, the_app, widget
 from grid import for_each
 from lesson_app import assert_clean, blocks, by_hand, code, marks, numbers, opened, tables
 from parts import some, some_rows
@@ -102,11 +102,13 @@ def test_a_practice_tensor_needs_no_tensor_of_the_visitor() -> None:
 
 
 @for_each("name", some(LESSONS, 12))
-def test_large_mode_is_a_part_of_the_link(name: str) -> None:
+def test_large_mode_is_a_part_of_the_link_and_of_every_page(name: str) -> None:
     at = opened(name, learn_large="true")
     assert_clean(at)
     assert widget(at, "learn_large").value is True
     assert "learn_large" in at.query_params
+    at.query_params.clear()  # as links between pages do
+    assert widget(at.switch_page(script_of("formats")).run(), "learn_large").value is True
     assert widget(opened(name), "learn_large").value is False
 
 
@@ -493,7 +495,7 @@ def test_predict_explains_the_element_that_was_asked() -> None:
     assert followed(at) == "3, 0"  # of the row asked about, not of the column's block
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("link", "names"),
     [
         ({}, ["scale of the tensor"]),

@@ -84,6 +84,19 @@ def test_sentences_about_other_readings(given):
                 assert claims(reading.key, said, here, there) is not False, (reading.key, index, said)
 
 
+def test_the_scale_of_a_bitnet_layer_divides_or_multiplies():
+    """From both layers' point of view, the sentence says what each of them computes."""
+    layout = next(t for t in open_checkpoint(case("bitnet_offline").release).tensors.values() if t.is_quantized).layout
+    for words in ("Multiplies by the scale instead of dividing.", "Divides by the scale instead of multiplying."):
+        reading = next(r for r in readings(layout) if r.key == "linear_class")
+        index = next((0, n) for n in range(99) if origin_of(layout, (0, n)).value)
+        here, there = origin_of(layout, index), origin_of(reading.layout, index)
+        q, s = (np.float32(here.numbers[name]) for name in ("q", "s"))
+        assert (there.value, here.value) == ((q * s, q / s) if words.startswith("Multiplies") else (q / s, q * s))
+        assert reading.difference(here, there) == words
+        layout = reading.layout
+
+
 EXPECTED = {
     "gptq_v1_4bit_g32_asym_desc_act": {"gptq_version": "z", "zero_point_unwrapped": "z", "zero_point_carried": "z", "g_idx_ignored": "scale"},
     "gptq_v1_3bit_g128": {"gptq_version": "z"}, "gptq_v2_4bit_g128_sym": {"gptq_version": "z"}, "awq_gemm_g128": {"awq_interleave": "bits"},

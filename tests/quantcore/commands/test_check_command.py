@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 import runpy
@@ -12,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 from checkpoint_cases import case, cases
+from grid import for_each
 from safetensors.numpy import save_file
 
 from quantcore import __main__
@@ -35,7 +37,7 @@ def test_a_sound_release(capsys):
     assert out.endswith("0 errors, 0 warnings and 1 note.\n")
 
 
-@pytest.mark.parametrize("given", cases("bad_"), ids=str)
+@for_each("given", cases("bad_"), ids=str)
 def test_a_damaged_release(given, capsys):
     """Everything that is visibly wrong in a file is reported as an error, in a sentence and by the exit code."""
     shows_nothing = str(given) in ("bad_awq_not_interleaved", "bad_q5k_leak")
@@ -45,7 +47,7 @@ def test_a_damaged_release(given, capsys):
     assert ("error: " in out) is not shows_nothing
 
 
-@pytest.mark.parametrize("name", ["nothing", "empty", "text.txt", "folder/link"])
+@for_each("name", ["nothing", "empty", "text.txt", "folder/link"])
 def test_what_can_not_be_opened(name, capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("hello")
@@ -153,11 +155,19 @@ def pair(tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+def numbers_end_below_their_names(out, *columns):
+    head, *rows = itertools.dropwhile(lambda line: not line.lstrip().startswith(columns[0]), out.splitlines())
+    for column in columns:
+        end = head.index(column) + len(column)
+        assert all(row[end - 1] != " " == row[end] for row in rows), column
+
+
 def test_compare(capsys, pair):
     code, out, err = compared(capsys, *pair)
     assert (code, err) == (0, "")
     assert "3 pairs compared, 2 of them bit-equal" in out
     assert "'w1'" in out.splitlines()[-1]
+    numbers_end_below_their_names(out, "SQNR", "bits", "max |error|")
     low = compared(capsys, *pair, "--min-sqnr", "60")
     assert low[0] == 1
     (value,) = re.findall(r"SQNR of 'w1' is ([\d.]+) dB, below 60 dB\.", low[1])
@@ -208,6 +218,7 @@ def test_list(capsys):
     assert found["bytes"] == sum(t.num_bytes for t in opened.tensors.values())
     code, out, _ = output(capsys, "list", SOUND)
     assert code == 0
+    numbers_end_below_their_names(out, "shape", "size", "bits")
     for name, tensor in opened.tensors.items():
         (line,) = [line for line in out.splitlines() if repr(name) in line]
         assert "×".join(map(str, tensor.shape)) in line
