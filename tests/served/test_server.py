@@ -19,6 +19,7 @@ import plotly
 import pytest
 import visitor
 import websockets
+from grid import for_each
 from loops import finish
 from served import Server, free_port, serve
 
@@ -60,7 +61,7 @@ def check_headers(headers: Message) -> None:
     assert "unsafe-inline" not in policy["script-src"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "status"),
     [
         ("/", 200),
@@ -124,7 +125,7 @@ def test_a_host_header_brings_nothing_into_the_policy() -> None:
     assert b"ws://[::1]:8501 " in content_security_policy(b"", b"[::1]:8501")
 
 
-@pytest.mark.parametrize("path", ["/learn-scale?bits=5", "/formats", "/ranges", "/?tab=Scales"])
+@for_each("path", ["/learn-scale?bits=5", "/formats", "/ranges", "/?tab=Scales"])
 def test_a_page_without_maps_alone_does_not_ask_for_plotly_js(server: str, path: str) -> None:
     assert get(server + path)[1]["link"] is None
 
@@ -160,7 +161,7 @@ class Head(HTMLParser):
             self.found[given.get("property") or given.get("name", "")] = given["content"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "title"),
     [
         ("/?src=example&ex=landscape-128x192", "Explore · Quantscope"),
@@ -187,7 +188,7 @@ def test_a_preview_of_a_link_has_title_description_and_picture(server: str, path
     assert len(picture) < 300_000  # what chats accept
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "picture"),
     [
         ("quant.example.org", "http://quant.example.org/preview.png"),
@@ -227,7 +228,7 @@ def test_the_picture_of_a_preview_is_where_the_settings_say(monkeypatch: pytest.
     assert found["og:title"] == '<"Explore">'
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/vendor/../__init__.py",

@@ -495,7 +495,7 @@ def test_predict_explains_the_element_that_was_asked() -> None:
     assert followed(at) == "3, 0"  # of the row asked about, not of the column's block
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("link", "names"),
     [
         ({}, ["scale of the tensor"]),
