@@ -141,7 +141,7 @@ def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
         fills = [rect.get("fill", "")[4:-1] for rect in clip.iter(f"{SVG}rect")]
         assert fills == [color for row in expected for color in row]
     codes = app.map("codes").astype(int).ravel().tolist()
-    assert [int(text) for text in texts(maps[1])] == codes
+    assert texts(maps[1]) == [str(code).replace("-", "−") for code in codes]
     # small print: the scheme, and a link that opens the view
     assert any("int3 symmetric per_tensor min_max textbook" in text for text in texts(svg))
     (link,) = svg.iter(f"{SVG}a")
@@ -179,9 +179,9 @@ def test_wide_cells_show_four_decimals_as_printed_tensors_do(app: Any) -> None:
     x = app.map("x")
     svg = ElementTree.fromstring(downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click()))
     maps = [clip for clip in svg.iter(f"{SVG}svg") if len(clip.findall(f"{SVG}rect[@shape-rendering]")) > 0]
-    assert texts(maps[0]) == [f"{v:.4f}" for v in x.ravel()]
-    app.type("shape", "4x16")  # narrower cells
-    app.wait(f"{REST} && {SHOWN}('x')[0].length === 16")
+    assert texts(maps[0]) == [f"{v:.4f}".replace("-", "−") for v in x.ravel()]
+    app.type("shape", "4x12")  # narrower cells
+    app.wait(f"{REST} && {SHOWN}('x')[0].length === 12")
     svg = ElementTree.fromstring(downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click()))
     maps = [clip for clip in svg.iter(f"{SVG}svg") if len(clip.findall(f"{SVG}rect[@shape-rendering]")) > 0]
     assert max(map(len, texts(maps[0]))) <= 5
