@@ -244,6 +244,8 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     if not chosen or nan or context.scheme.convention.coding.overflow == "wrap":
         return
     lowest, step = _lowest_values(context)
+    if context.result.params.center is not None:  # added last, also to the lowest value
+        lowest = lowest + context.result.params.center
     if not (lowest >= 0).any():
         return
     low = context.extremes[0]

@@ -234,9 +234,10 @@ def zero_point_clamped(f, e):
 
 
 def negatives_lost(f, e):
-    lost = np.zeros(e.shape, bool)
+    lost, center = np.zeros(e.shape, bool), e.result.params.center
+    center = 0.0 if center is None else float(center)  # added last
     for place, part in e.parts():
-        values = e.decoded(place)
+        values = e.decoded(place) + center
         values = values[np.r_[True, np.diff(values) > 0]]
         if len(values) > 1:
             lost[part] = values[0] >= 0 and e.x[part].min() < -0.5 * abs(values[1] - values[0])
@@ -246,9 +247,9 @@ def negatives_lost(f, e):
     assert all(e.x[e.at([a for a, _ in box])] < 0 for box in e.finding.boxes)
     assert (e.x_hat[negative] >= 0).all()
     first = next(place for place, part in e.parts() if lost[part].any())
-    assert same(f["becomes"], e.decoded(first)[0])
+    assert same(f["becomes"], e.decoded(first)[0] + center)
     assert f["zero_point"] == e.result.params.zero_point.numpy()[first]
-    lowest = {float(e.decoded(place)[0]) for place, part in e.parts() if lost[part].any()}
+    lowest = {float(e.decoded(place)[0] + center) for place, part in e.parts() if lost[part].any()}
     words = "lowest value of their block" if len(lowest) > 1 else f" {written(f['becomes'])}."
     assert (" sign." if isinstance(e.fmt, qc.FloatFormat) else words) in e.finding.sentence
     assert (" below 0: it " in e.finding.sentence) == (f["elements"] == 1)

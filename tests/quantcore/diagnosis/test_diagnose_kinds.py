@@ -41,7 +41,7 @@ TENSORS = {
     "two numbers": np.sign(NORMAL) * 0.3,
     "quarters": np.round(NORMAL * 4) / 4,
     # rows of 1, 1/2, 1/4 and 1/8, with equal power at each size
-    "steep": RNG.standard_normal((85, 512)) * np.repeat([1, 0.5, 0.25, 0.125], [1, 4, 16, 64])[:, None],
+    "steep": np.tile(RNG.standard_normal((85, 512)), 2) * np.repeat([1, 0.5, 0.25, 0.125], [1, 4, 16, 64])[:, None],
     "with NaN": changed((1, 2), np.nan),
 }
 GRID = "codebook([-4, -3, -2, -1, 0, 1, 2, 3, 4])"

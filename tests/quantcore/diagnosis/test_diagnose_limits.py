@@ -232,6 +232,12 @@ def test_a_scale_that_its_own_quantization_makes_0_is_no_power_that_is_divided_b
         assert (finding is not None and words in finding.sentence) if words else finding is None
 
 
+def test_a_mean_below_zero_that_is_added_last_leaves_negatives_their_sign():
+    x = np.float32([[-7, -6, -5.5, -4], [-7, -6.5, -5, -3]])
+    assert "negatives_lost" in findings(x, "uint8 asymmetric per_channel given(0.1)")
+    assert "negatives_lost" not in findings(x, "uint8 asymmetric per_channel given(0.1) torchao.nf4.scales")
+
+
 def test_half_of_a_subnormal_step_is_not_rounded_up_to_the_element_that_is_lost():
     """Steps are 31 times the smallest number, and the element is -16 times that."""
     x = np.array([124, -16, 31, 62], np.float32) * np.float32(2.0**-149)
