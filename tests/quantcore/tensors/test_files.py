@@ -236,7 +236,6 @@ REFUSED = [
     (zipped({"../../x.npy": npy_header("<f4", (9,))}), "a.npz", ["'../../x'", "claims 36 bytes"]),
     (zipped({"a.npy": npy(X)}, zipfile.ZIP_LZMA), "a.npz", ["compression"]),
     (zipped({"a.npy": npy(X)}, zipfile.ZIP_BZIP2), "a.npz", ["compression"]),
-    (zipped({f"{i}{'x' * 200}.npy": b"" for i in range(5000)}), "a.npz", ["too many"]),
     # pickles, under their own name and under others
     (torch_file(), "m.pt", ["'m.pt'", "pickle", "weights_only=True", "save_file", "np.save"]),
     (torch_file(), "m.pth", ["pickle", "weights_only=True"]),
@@ -337,6 +336,13 @@ def test_refuses(data: bytes, name: str, words: list[str]) -> None:
     assert [w for w in words if w not in message] == [], message
     assert "\n" not in message
     assert len(message) < 400
+
+
+def test_refuses_a_zip_of_too_many_members() -> None:
+    members = {f"{i}{'x' * 200}.npy": b"" for i in range(5000)}
+    with in_seconds(10), pytest.raises(QuantError, match="too many") as caught:
+        read_tensor(zipped(members, zipfile.ZIP_STORED), "a.npz")
+    assert len(str(caught.value)) < 400
 
 
 def test_refuses_an_unknown_tensor() -> None:
