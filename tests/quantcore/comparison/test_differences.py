@@ -13,7 +13,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 import torch
 from grid import for_each
 from parts import in_parts, some
@@ -768,7 +767,7 @@ def given_by(scheme):
 
 
 @in_parts(2)
-@pytest.mark.parametrize("cast", ["int32", "int64", "low_bits"])
+@for_each("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast, part):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""
     told = set()
