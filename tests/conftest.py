@@ -34,6 +34,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20, 10)  # as often as at first, looking takes a further 1.5 % of the whole
         gc.enable()
 
 

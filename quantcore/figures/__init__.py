@@ -8,7 +8,6 @@ color-blind readers.
 import plotly.graph_objects as go
 
 from quantcore.figures import typography
-from quantcore.figures.checkpoints import HARM_AXES, harm, layer_colors, size_curve, treemap
 from quantcore.figures.described import described
 from quantcore.figures.distribution import (
     DistributionData,
@@ -17,6 +16,7 @@ from quantcore.figures.distribution import (
     grid_values,
     histogram,
 )
+from quantcore.figures.harm import HARM_AXES, harm
 from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_maps, titles_of_maps
 from quantcore.figures.methods import (
     AFTER,
@@ -37,15 +37,18 @@ from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram, search_error
 from quantcore.figures.scales import scales
+from quantcore.figures.size_curve import size_curve
 from quantcore.figures.style import (
     BLOCKS,
     base_layout,
     colors_at,
     enlarged,
+    inks_on,
     palette,
     short_scheme,
     thumbnail,
 )
+from quantcore.figures.treemap import treemap
 
 
 def to_html(figure: go.Figure) -> str:
@@ -80,7 +83,7 @@ __all__ = [
     "harm",
     "histogram",
     "histograms",
-    "layer_colors",
+    "inks_on",
     "maps",
     "methods",
     "number_line",

@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from quantcore.analysis import decibels
-from quantcore.figures import layer_colors, palette, short_scheme
+from quantcore.figures import colors_at, inks_on, palette, short_scheme
 from quantcore.layerwise.roles import kind_text
 from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.tensors import HALF
@@ -77,7 +79,7 @@ def layers(
         f'<th scope="col" title="{_text(scheme)}">{_text(short_scheme(scheme))}</th>' for scheme in schemes
     )
     lines, kind = [], None
-    for number, (row, styles) in enumerate(zip(rows, layer_colors(values), strict=True)):
+    for number, (row, styles) in enumerate(zip(rows, _colors(values), strict=True)):
         if is_grouped and row.kind != kind:
             kind = row.kind
             said = _text(kind_text(kind))
@@ -92,6 +94,25 @@ def layers(
         lines.append("</tr>")
     head = f"<thead><tr><th>{_legend(values)}</th>{heads}</tr></thead>"
     return f'<table role="grid">{head}<tbody>{"".join(lines)}</tbody></table>'
+
+
+def _colors(sqnr_db: Sequence[Sequence[float]]) -> list[list[str]]:
+    """Return the CSS of each cell: its color, and the ink that is read best on it.
+
+    Args:
+        sqnr_db: of shape (weights, schemes); cells without a number get no color, those without an error that
+            of the highest number.
+    """
+    values = np.array(sqnr_db, np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    scale = [[1 - place, color] for place, color in reversed(palette("sequential"))]
+    colors = colors_at(np.nan_to_num(values, nan=low, posinf=high, neginf=low), low, high, scale)
+    return [
+        ["" if np.isnan(value) else f"background:rgb({r},{g},{b});color:{ink}"
+         for value, (r, g, b), ink in zip(row, own.tolist(), inks_on(own), strict=True)]
+        for row, own in zip(values, colors, strict=True)
+    ]  # fmt: skip
 
 
 def _legend(values: Sequence[Sequence[float]]) -> str:

@@ -83,7 +83,19 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "full_like": lambda values: usual(values[:1]) + sizes(values[2:]),
 }
 _OPERATION_OF = {name: op for op, names in _OPERATIONS.items() for name in names.split()}
-_BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.split()}
+Bound = Callable[[Sequence[Any], Sequence[Any]], float]
+
+
+def _together(bound: Callable[[list[Any]], float]) -> Bound:
+    """Return a bound to which it is the same whether an argument is given by its place or by its name."""
+    return lambda given, named: bound([*given, *named])
+
+
+_USUAL = _together(usual)
+_BOUND_OF: dict[str, Bound] = {
+    name: _together(bound) for names, bound in _BOUNDS.items() for name in names.split()
+}
+_BOUND_OF |= dict.fromkeys(("uniform", "normal"), bounds.drawn)
 # what may be given by name: never a place for the result, a device, a file, a function, or `requires_grad`
 _KEYWORDS = """
     dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation
@@ -109,9 +121,7 @@ class Allowed:
 
     def bound(self, given: list[Any], named: Sequence[Any] = ()) -> float:
         """Return how many elements its result has at most, from its arguments and from those by name."""
-        if self.name in ("uniform", "normal"):
-            return bounds.drawn(given, named)
-        return _BOUND_OF.get(self.name, usual)([*given, *named])
+        return _BOUND_OF.get(self.name, _USUAL)(given, named)
 
 
 @dataclass(frozen=True, eq=False)

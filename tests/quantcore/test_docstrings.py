@@ -4,6 +4,7 @@ import doctest
 import importlib
 
 import pytest
+from grid import for_each
 from places import ROOT
 
 MODULES = [
@@ -13,7 +14,8 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each("name", MODULES)
 def test_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = doctest.testmod(importlib.import_module(name))  # those that need a file of the reader's own are skipped
-    assert not found.failed, capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert not found.failed, printed

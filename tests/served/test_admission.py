@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from app_page import the_app
+from grid import for_each
 from loops import finish
 from parts import some
 from served import serve
@@ -130,7 +131,7 @@ def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
     assert turn.GATE.bytes_in_work == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "kind", "words"),
     [
         (1, WorkKind.LARGE, "1 large tensor before yours."),

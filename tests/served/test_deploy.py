@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from grid import for_each
 from places import ROOT
 from replicas import command
 
@@ -45,7 +46,7 @@ def test_the_image_keeps_shared_tensors_where_the_volume_is() -> None:
     assert f"install -d -o quantscope {folder}" in DOCKERFILE
 
 
-@pytest.mark.parametrize("name", COMPOSE["services"])
+@for_each("name", COMPOSE["services"])
 def test_containers_may_do_little(name: str) -> None:
     service = COMPOSE["services"][name]
     assert service["read_only"] is True

@@ -9,6 +9,7 @@ import time
 import urllib.request
 
 import pytest
+from grid import for_each
 from loops import finish
 from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
@@ -202,8 +203,8 @@ def test_many_idle_connections_are_closed_and_others_are_answered(server):
     assert is_well(server)
 
 
-@pytest.mark.parametrize("piece", [10**6, 20_000])
-@pytest.mark.parametrize(("length", "status"), [(65_536, 200), (65_537, 414), (100_000, 414), (129_000, 414)])
+@for_each("piece", [10**6, 20_000])
+@for_each(("length", "status"), [(65_536, 200), (65_537, 414), (100_000, 414), (129_000, 414)])
 def test_a_link_beyond_64_kb_is_refused_in_words(server, length, status, piece):
     """However it arrives."""
     head = f"GET /?t={'a' * (length - 4)} HTTP/1.1\r\nHost: a\r\nX-Long: {'b' * 1500}\r\n\r\n".encode()
@@ -265,7 +266,7 @@ def test_a_rate_forgets_addresses():
     assert len(rate._used) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("address", "one"),
     [
         ("203.0.113.7", "203.0.113.7"),

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-import pytest
 import websockets
+from grid import for_each
 from loops import finish
 from served import Server
 
@@ -48,7 +48,7 @@ def test_a_visitor_at_this_machine(served: Server) -> None:
     assert "is not a path inside" in texts(served, "ck=../harmless.safetensors").replace("\\", "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "stranger",
     [
         {"X_Forwarded_For": "198.51.100.9"},

@@ -11,6 +11,7 @@ from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
+from grid import for_each
 from places import ROOT
 from served import Server, serve
 from streamlit import config
@@ -116,7 +117,7 @@ def test_foreign_pages_hold_up_nobody_and_nothing_is_looked_up(
 HERE = "here.example:8501"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "page"),
     [
         (HERE, "http://here.example:8501"),
@@ -151,7 +152,7 @@ def test_a_program_sends_no_origin(started: tuple[Server, socket.socket, Path]) 
     assert answer(ask(started[0], HERE))[0] == 101
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "pages"),
     [
         (HERE, ["http://evil.test"]),

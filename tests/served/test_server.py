@@ -19,8 +19,12 @@ import plotly
 import pytest
 import visitor
 import websockets
+from grid import for_each
 from loops import finish
+from places import ROOT
 from served import Server, free_port, serve
+from streamlit.runtime.scriptrunner import magic
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 
 from benchmarks.processes import processor_time
 from benchmarks.visitor import Visitor, visit
@@ -60,7 +64,7 @@ def check_headers(headers: Message) -> None:
     assert "unsafe-inline" not in policy["script-src"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "status"),
     [
         ("/", 200),
@@ -124,7 +128,7 @@ def test_a_host_header_brings_nothing_into_the_policy() -> None:
     assert b"ws://[::1]:8501 " in content_security_policy(b"", b"[::1]:8501")
 
 
-@pytest.mark.parametrize("path", ["/learn-scale?bits=5", "/formats", "/ranges", "/?tab=Scales"])
+@for_each("path", ["/learn-scale?bits=5", "/formats", "/ranges", "/?tab=Scales"])
 def test_a_page_without_maps_alone_does_not_ask_for_plotly_js(server: str, path: str) -> None:
     assert get(server + path)[1]["link"] is None
 
@@ -160,7 +164,7 @@ class Head(HTMLParser):
             self.found[given.get("property") or given.get("name", "")] = given["content"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "title"),
     [
         ("/?src=example&ex=landscape-128x192", "Explore · Quantscope"),
@@ -187,7 +191,7 @@ def test_a_preview_of_a_link_has_title_description_and_picture(server: str, path
     assert len(picture) < 300_000  # what chats accept
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "picture"),
     [
         ("quant.example.org", "http://quant.example.org/preview.png"),
@@ -227,7 +231,7 @@ def test_the_picture_of_a_preview_is_where_the_settings_say(monkeypatch: pytest.
     assert found["og:title"] == '<"Explore">'
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/vendor/../__init__.py",
@@ -262,6 +266,12 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
     assert "runner.postScriptGC" in config.get_config_options()
     assert config.get_option("runner.postScriptGC") is False
     assert config.get_option("server.fileWatcherType") == "none"
+
+
+def test_a_page_is_compiled_without_a_syntax_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11.7 fails where two threads make trees at once, as visitors of a new server do."""
+    monkeypatch.setattr(magic, "add_magic", lambda *_: pytest.fail("the page becomes a syntax tree"))
+    assert ScriptCache().get_bytecode(str(ROOT / "pages" / "explore" / "explore" / "page.py"))
 
 
 def test_only_the_community_cloud_may_send_messages_to_the_app(server: str) -> None:

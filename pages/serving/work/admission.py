@@ -101,18 +101,30 @@ class Gate:
             return WorkKind.LARGE
         return WorkKind.LONG if long else WorkKind.SMALL
 
-    def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> LanePlace | None:
+    def admit(
+        self,
+        kind: WorkKind,
+        need: int,
+        number: int,
+        tell: Tell,
+        useless: Useless,
+        instead_of: LanePlace | None = None,
+    ) -> LanePlace | None:
         """Wait for a place, and return it; None if the work became useless, as when another run did it.
 
         Args:
             tell: called while waiting with the number of runs ahead; what it raises ends the wait.
             useless: whether the work is no longer needed.
+            instead_of: a place that is given back, once this one stands in the queue: nobody who came later
+                gets in between.
         """
         lane = self._lanes[kind]
         place = LanePlace(kind, number, need, min(need, lane.budget))
         with self._changed:
             lane.waiting.append(place)
         try:
+            if instead_of is not None:
+                self.leave(instead_of)
             while not useless():
                 with self._changed:
                     fits = lane.used + place.bytes <= lane.budget and len(lane.working) < lane.at_once
@@ -226,7 +238,6 @@ class Turn:
                 self._number = next(self._gate.numbers)
             if held is not None:
                 kind, need = max(kind, held.kind), max(need, held.need)
-            self._leave()
             self._wait(kind, need, self._number, useless)
         if self.place is not None and tensor:
             self.place.tensors.add(tensor)
@@ -268,7 +279,7 @@ class Turn:
         self._number = None
 
     def _wait(self, kind: WorkKind, need: int, number: int, useless: Useless) -> None:
-        """Take a place; after a wait, tell that no run is ahead any more."""
+        """Take a place instead of the one that is held; after a wait, tell that no run is ahead any more."""
         reported = False
 
         def tell(before: int, kind: WorkKind) -> None:
@@ -276,7 +287,8 @@ class Turn:
             reported = True
             self._tell(before, kind)
 
-        self.place = self._gate.admit(kind, need, number, tell, useless)
+        held, self.place = self.place, None
+        self.place = self._gate.admit(kind, need, number, tell, useless, held)
         if reported:
             self._tell(0, kind)
 

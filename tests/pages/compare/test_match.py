@@ -251,7 +251,7 @@ def test_codes_and_parameters_stand_in_the_link(few_rounds):
     results(other)  # and the search ran without being asked for
 
 
-@pytest.mark.parametrize("values", [[0, -1, 1, 127, -128], [255, 0], [-32768, 32767], [65535, 1]])
+@for_each("values", [[0, -1, 1, 127, -128], [255, 0], [-32768, 32767], [65535, 1]])
 def test_integers_in_the_link_come_back(values):
     from pages.compare.match.controls import _packed, _unpacked
 
@@ -336,7 +336,7 @@ def best_of_int8():
     return qc.match(sample(), codes_of("int8")).candidates[0]
 
 
-@pytest.mark.parametrize(("differing", "told"), [(0, "these"), (7, "9 of the 16"), (8, None), (16, None)])
+@for_each(("differing", "told"), [(0, "these"), (7, "9 of the 16"), (8, None), (16, None)])
 def test_libraries_are_credited_unless_most_integers_differ(differing, told):
     best = dataclasses.replace(best_of_int8(), differing=differing)
     said_here = views._credited(best, 16)

@@ -100,7 +100,7 @@ def test_an_example_fills_the_text(name):
     assert list(at.selectbox(key="match_code_example").options) == [m.title for m in CASES.values()]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("q = (1 +", "Line 1: this is not valid Python"),

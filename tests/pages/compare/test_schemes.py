@@ -209,7 +209,7 @@ def test_large_tensor_asks_first() -> None:
     assert str(len(qc.default_schemes((2048, 2048)))) in button.label
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "words"),
     [
         ({"sw_more": "int4 nonsense"}, ["nonsense"]),

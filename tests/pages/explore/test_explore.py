@@ -111,7 +111,7 @@ def answer(at: AppTest) -> str:
     return html.unescape(re.sub("<[^>]*>", "", body)).partition("? ")[2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pasted", "scheme", "dtype", "bits"),
     [
         ("0.3, -1.1, 2.5, 0.7", "int4 symmetric", "float32", "12 bits instead of 32"),
@@ -634,7 +634,7 @@ def test_two_scales_have_a_chart() -> None:
     assert len(opened(tab="Scales", shape="2x8", per="channel").get("plotly_chart")) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "label"),
     [("x", "original"), ("codes", "codes"), ("dequantized", "dequantized"), ("error", "error")],
 )
@@ -979,7 +979,7 @@ def test_format(name: str) -> None:
     assert "onnxruntime" not in widget(at, "library").options
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "words"),
     [
         ({"format": "float(9, 9)"}, ["exponent=9", "not supported"]),

@@ -146,7 +146,7 @@ def test_every_finding_has_its_lesson_beside_it() -> None:
     assert f"{curriculum.step_key(name)}={step}" in str(links[0])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pasted", "scheme", "sqnr", "largest"),
     [
         ("1, nan; 3, -1", "int8 torchao", "not defined", "not defined"),

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from app_page import change, the_app, widget
+from grid import for_each
 from loops import finish
 from starlette.requests import Request
 from starlette.responses import Response
@@ -153,7 +154,7 @@ VISITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("parameters", "key", "asked", "value"), VISITS, ids=str)
+@for_each(("parameters", "key", "asked", "value"), VISITS, ids=str)
 def test_a_picture_is_the_one_that_the_run_then_draws(
     parameters: dict[str, str], key: str, asked: float, value: object
 ) -> None:

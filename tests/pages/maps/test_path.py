@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from pages.maps import path
@@ -33,7 +34,7 @@ def read(drawing: str, top: bool) -> float:
     return float(np.polyval(np.polyfit(*zip(*ticks, strict=True), 1), at))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "index", "s", "z", "ends"),
     [
         ("int4 symmetric", (0, 0), 5 / 7, 0, (-8, 7)),

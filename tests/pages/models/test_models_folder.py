@@ -39,7 +39,7 @@ def refused(root: Path, typed: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "typed",
     [
         "a",
@@ -69,13 +69,13 @@ OUTSIDE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("typed", OUTSIDE)
+@for_each("typed", OUTSIDE)
 def test_what_lies_outside_is_refused_in_one_sentence(root, typed):
     said = refused(root, typed.format(root=root))
     assert "is not a path inside the folder" in said
 
 
-@pytest.mark.parametrize("typed", ["../secret", "/etc/passwd", "{root}/../secret", "..\\secret"])
+@for_each("typed", ["../secret", "/etc/passwd", "{root}/../secret", "..\\secret"])
 def test_what_lies_outside_is_not_looked_at(root, typed, monkeypatch):
     """The message does not depend on whether something exists, as the file system is not asked."""
 
@@ -87,7 +87,7 @@ def test_what_lies_outside_is_not_looked_at(root, typed, monkeypatch):
     assert "is not a path inside" in refused(root, typed.format(root=root))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "typed",
     ["none", "a/none", "a/model.safetensors/x", "．．/secret", "․․", "a\u2215model.safetensors", "a\u202e", "~", "~root", "a" * 300,
      "\ud800", "a/\udcff", "%2e%2e/secret", "$HOME", "*"],

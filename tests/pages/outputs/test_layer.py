@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from app_page import change, lines, said, the_app, widget
+from grid import for_each
 from parts import some
 from streamlit.testing.v1 import AppTest
 
@@ -138,7 +139,7 @@ def test_a_scheme_is_typed_in_place_of_a_preset_and_what_is_wrong_is_said_once()
     assert sent_in(change(change(at, "ly_bias", ""), "_preset", name), "library") == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "cause"),
     [
         ({"bits": 2}, "most of it from the weights."),
@@ -288,7 +289,7 @@ def test_roundings_that_differ_are_counted() -> None:
     assert int(found[1].replace(",", "")) > 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "words"),
     [
         ({"ly_per": "none"}, "needs integer codes of x: quantize x"),
@@ -304,7 +305,7 @@ def test_where_there_is_no_integer_path_one_sentence_says_why(parameters: dict[s
     assert words in sentence
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "setting", "batches", "averaging"),
     [
         ({"ly_range": "min_max"}, "min_max", 4, None),
@@ -343,7 +344,7 @@ def test_static_scales_of_given_activations_are_those_of_the_first_half() -> Non
     assert facts(at)[-1].endswith("found on the first 1 of 2 tokens")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "words"),
     [
         (
@@ -408,7 +409,7 @@ def test_a_link_that_can_not_be_read_is_one_sentence() -> None:
     assert len(at.error) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "parameters",
     [
         {},

@@ -218,6 +218,24 @@ def test_a_run_that_needs_more_waits_for_it_before_all_who_came_later_and_two_ne
     assert gate.bytes_in_work == 0
 
 
+def test_who_needs_more_is_not_overtaken_while_the_smaller_place_is_given_back() -> None:
+    gate = Gate(BUDGET, cores=2)
+    told: list[int] = []
+    turn = Turn(gate, lambda before, kind: told.append(before))
+    turn.need(60 * MB)
+    later = Visitor(gate, 100 * MB)
+    until(lambda: bool(later.told))
+    later.leave.set()
+    gate.on_change.append(lambda: later.admitted.wait(0.3))  # as when memory is made free then
+    turn.need(100 * MB)
+    assert not told
+    assert not later.admitted.is_set()
+    gate.on_change.clear()
+    turn.close()
+    until(later.admitted.is_set)
+    later.end()
+
+
 def test_a_larger_place_will_do_for_less() -> None:
     gate = Gate(BUDGET, cores=8)
     turn = Turn(gate, lambda before, kind: None)

@@ -74,7 +74,7 @@ def test_without_a_proxy_there_is_no_cookie() -> None:
     assert cookies(PAGE, replica="") == cookies(ACCEPT, replica="", cookie="quantscope_replica=app-2") == []
 
 
-@pytest.mark.parametrize("destination", ["iframe", "frame", "embed", "object"])
+@for_each("destination", ["iframe", "frame", "embed", "object"])
 def test_in_another_sites_frame(destination: str) -> None:
     """The request for the page says that it is in a frame; that for the websocket does not, but has the cookie."""
     assert cookies(PAGE, sec_fetch_dest=destination, sec_fetch_site="cross-site") == [FRAMED]

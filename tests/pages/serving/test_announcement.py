@@ -3,12 +3,13 @@
 import socket
 
 import pytest
+from grid import for_each
 from streamlit import config
 
 from pages.serving import log, network
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("served_at", "own", "said"),
     [
         ("", "192.168.1.5", "opens http://192.168.1.5:8501,"),

@@ -131,7 +131,7 @@ def test_redirects_are_followed_once(net):
 # What is refused
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("address", "words"),
     [
         ("https://other.example/model.safetensors", "other.example is not one of the hosts"),
@@ -174,7 +174,7 @@ def test_addresses_that_are_refused_unasked(net, address, words):
     assert untouched(net)
 
 
-@pytest.mark.parametrize("host", ["HOST.Example", "host.example.", "host.example:443", "hOsT.eXaMpLe.:443"])
+@for_each("host", ["HOST.Example", "host.example.", "host.example:443", "hOsT.eXaMpLe.:443"])
 def test_one_host_has_several_spellings(net, host):
     assert opened(net, f"HTTPS://{host}/a/model.safetensors").format == "gptq"
 
@@ -242,7 +242,7 @@ def test_addresses_that_are_public(address):
     assert is_public(address)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "addresses", [["10.0.0.1"], [PUBLIC, "127.0.0.1"], ["127.0.0.1", PUBLIC], ["::1"], []]
 )
 def test_names_that_lead_to_a_private_address(net, addresses):
@@ -300,7 +300,7 @@ def test_a_host_without_tls(net):
         refused(net, FILE, "the connection failed")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("to", "words"),
     [
         ("https://other.example/model.safetensors", "other.example is not one of the hosts"),
@@ -320,6 +320,7 @@ def test_a_host_without_tls(net):
     ],
 )
 def test_redirects_are_checked_in_the_same_way(net, to, words):
+    net.requests.clear()
     net.routes["/a/model.safetensors"] = redirect(to)
     refused(net, FILE, words)
     assert len(net.requests) <= 6
@@ -393,7 +394,7 @@ def not_http(handler):
     raw(b"SSH-2.0-OpenSSH_9.2\r\n")(handler)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("route", "words"),
     [
         (huge_whole, "does not send parts of a file"),
@@ -589,7 +590,7 @@ def test_a_file_of_a_repository(hub):
     assert checkpoint.tensors
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("address", "words"),
     [
         ("hf://owner", "is not of the form"),
@@ -612,7 +613,7 @@ def test_a_repository_that_is_not_there(net):
     refused(net, "hf://owner/other", "hub.example has nothing at that address (status 404)", HUB)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "words"),
     [
         (b'{"sha": "../../x"}', "does not name the commit"),

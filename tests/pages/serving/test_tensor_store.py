@@ -105,7 +105,7 @@ LIMIT = 64 * MB
 SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 1e-45, 3.4e38], np.float32)
 
 
-@pytest.mark.parametrize("x", [tensor(), SPECIAL, np.float32(3).reshape(()), tensor(1, (2, 3, 4, 5))[:, ::2]])
+@for_each("x", [tensor(), SPECIAL, np.float32(3).reshape(()), tensor(1, (2, 3, 4, 5))[:, ::2]])
 def test_a_shared_tensor_is_opened_bit_by_bit(make, x):
     address = make().share(x, ANNA, LIMIT)
     opened = make().open(address, LIMIT)
@@ -133,7 +133,7 @@ def test_an_address_is_random(make):
     assert abs(bits - 1280) < 6 * np.sqrt(640)  # 6 standard deviations of 2560 fair bits
 
 
-@pytest.mark.parametrize(
+@for_each(
     "address",
     ["", "a", "g" * 32, "A" * 32, "a" * 31, "a" * 33, "a" * 32 + "\n", "../" + "a" * 29, "/etc/passwd", "a" * 32 + "/..",
      "..\\" + "a" * 29, "%2e%2e%2f" + "a" * 23, "٣" * 32, "*" * 32, "a" * 10**6],
@@ -147,8 +147,8 @@ def test_what_is_not_there_is_missing(make):
     refused(lambda: make().open("a" * 32, LIMIT), "no longer stored", "30 days", "ask the sender")
 
 
-@pytest.mark.parametrize("part", ["content", "record"])
-@pytest.mark.parametrize(
+@for_each("part", ["content", "record"])
+@for_each(
     "harm",
     [
         lambda data: data[:-1],
@@ -171,7 +171,7 @@ def test_any_damage_is_found(make, url, part, harm):
     refused(lambda: make().open(address, LIMIT), "damaged", "ask the sender")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [{"sha256": None}, {"size": "9"}, {"size": -1}, {"size": True}, {"shared": "now"}, {"shared": float("nan")},
      {"opened": float("inf")}, {"more": 1}],
@@ -228,14 +228,14 @@ def test_after_its_age_a_tensor_is_gone(make, url, clock):
     assert [name for name in files(url) if young in name] == []  # deleted even without sharing
 
 
-@pytest.mark.parametrize("ahead", [DAY // 2, 2 * DAY, 400 * DAY, 10**11, 10**14, 1e300, 10**400])
-@pytest.mark.parametrize("dates", [("shared",), ("opened",), ("shared", "opened")])
+@for_each("ahead", [DAY // 2, 2 * DAY, 400 * DAY, 10**11, 10**14, 1e300, 10**400])
+@for_each("dates", [("shared",), ("opened",), ("shared", "opened")])
 def test_no_date_in_the_future_keeps_a_tensor_longer(make, url, clock, dates, ahead):
     """Nor keeps the upkeep from deleting the others."""
     store = make(age=10 * DAY)
     dated, other = store.share(tensor(), ANNA, LIMIT), store.share(tensor(1), ANNA, LIMIT)
     record = json.loads(files(url)[f"{dated}.json"])
-    late = dict.fromkeys(dates, ahead if isinstance(ahead, float) else int(START) + ahead)
+    late = dict.fromkeys(dates, ahead if isinstance(ahead, float) else int(clock.time) + ahead)
     put(url, f"{dated}.json", json.dumps(record | late).encode())
     store.tidy()  # as every hour
     if ahead == DAY // 2:  # the clocks of two machines may differ

@@ -4,13 +4,13 @@ import base64
 import io
 
 import numpy as np
-import pytest
+from grid import for_each
 from PIL import Image
 
 from pages.shared import cards
 
 
-@pytest.mark.parametrize(("rows", "columns", "side"), [(4, 4, 24), (16, 24, 6), (2, 30, 4), (9, 3, 10)])
+@for_each(("rows", "columns", "side"), [(4, 4, 24), (16, 24, 6), (2, 30, 4), (9, 3, 10)])
 def test_a_picture_shows_all_cells_as_squares(rows, columns, side):
     cells = np.random.default_rng(0).integers(0, 256, (rows, columns, 3), dtype=np.uint8)
     png = base64.b64decode(cards._address(cells).partition(",")[2])

@@ -315,7 +315,7 @@ def test_a_link_too_long_for_a_qr_code():
     assert_one_sentence(at, "a QR code holds at most 2,953")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("page", "serves", "own", "phones"),
     [
         ("http://127.0.0.1:8501/app/", None, "192.168.1.5", "http://192.168.1.5:8501/app/"),

@@ -1,6 +1,7 @@
 """Where files go that are dropped or pasted on a page, by their names and sizes."""
 
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from pages.serving.settings import upload_limit
@@ -22,7 +23,7 @@ def found(*names: str, section: str = "Tensors") -> list[tuple[str, str, tuple[i
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("names", "section", "expected"),
     [
         (["x.NPY"], "Tensors", [("tensor", "x.NPY", (0,))]),

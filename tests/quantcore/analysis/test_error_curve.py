@@ -266,7 +266,7 @@ def test_odd_values(value, text):
             assert mark.sqnr_db == pytest.approx(report.sqnr_db, rel=1e-9, nan_ok=True)
 
 
-@pytest.mark.parametrize("place", [(6, 0), (0,), (-1, 0), (0, 1)])
+@for_each("place", [(6, 0), (0,), (-1, 0), (0, 1)])
 def test_a_block_that_is_not_there(place):
     scheme = qc.Scheme(granularity=qc.PerChannel(0))
     with pytest.raises(qc.QuantError, match=r"There is no block .*\(0, 0\) to \(5, 0\)\."):

@@ -188,7 +188,7 @@ def test_element_and_place_are_inverse(shape):
             assert all(place(view, other) is None for other in everything - seen)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("view", "borders"),
     [
         (View(), ((4, 8, 12), (3, 6, 9))),
@@ -208,7 +208,7 @@ def test_too_many_borders_are_left_out():
 
 
 @pytest.mark.filterwarnings("ignore:The zero_point")
-@pytest.mark.parametrize("zero_point", [2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31)])
+@for_each("zero_point", [2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31)])
 def test_zero_point_beyond_float32(zero_point):
     result = qc.apply([[1.0, -5.0]], qc.Scheme(range_setting=qc.Given(0.5, zero_point)))
     data = map_data(result)

@@ -2,6 +2,7 @@
 
 import pytest
 from checkpoint_damage import answer, limited
+from grid import for_each
 from hostile_files import HOSTILE
 
 from quantcore.checkpoints import open_checkpoint
@@ -21,7 +22,7 @@ LONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in HOSTILE]
 )
 def test_time_and_memory_are_bounded(name, tmp_path):

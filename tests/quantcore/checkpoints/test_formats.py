@@ -60,7 +60,7 @@ AUTO_ROUND = {
 }
 
 
-@pytest.mark.parametrize("name", AUTO_ROUND)
+@for_each("name", AUTO_ROUND)
 def test_auto_round(name, tmp_path):
     """Other libraries' packings under AutoRound's config, which has no checkpoint_format."""
     method, packing = AUTO_ROUND[name]
@@ -472,7 +472,7 @@ def test_rows_are_read_alone(tmp_path):
     assert checkpoint.tensors["m.weight"].shape == (rows, columns)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "method", "storage"),
     [(torch.uint8, "bitnet", "bitnet ternary"), (torch.uint8, None, "plain uint8"), (torch.float32, "bitnet", "plain float32"), (torch.float32, None, "plain float32")],
 )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from gguf_bytes import all_types
+from grid import for_each
 from parts import in_parts
 
 from quantcore.checkpoints import encode, open_checkpoint
@@ -58,7 +59,7 @@ def neighbors(name, element):
 
 
 @in_parts(3)
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_each_bit_of_a_code_changes_that_code_alone(name, part, flip):
     tensor = flip(name)
     codes, scale = tensor.codes().numpy(), tensor.scale().numpy()
@@ -79,7 +80,7 @@ def test_each_bit_of_a_code_changes_that_code_alone(name, part, flip):
 
 
 @in_parts(3)
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_each_bit_of_a_parameter_changes_its_block_alone(name, part, flip):
     tensor = flip(name)
     kind, element = BLOCK_TYPES[name], ELEMENTS[name][1]
@@ -105,7 +106,7 @@ def test_each_bit_of_a_parameter_changes_its_block_alone(name, part, flip):
         assert changed(before, flip(name, place.bits[0]).read().numpy()), (name, role)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_changed_codes_are_encoded_where_they_lie(name, flip):
     tensor = flip(name)
     codes = tensor.codes()

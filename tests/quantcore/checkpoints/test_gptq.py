@@ -1,7 +1,6 @@
 """GPTQ releases, against golden checkpoints."""
 
 import numpy as np
-import pytest
 from checkpoint_cases import case, cases, changed, differences, flipped, misplaced, quantized_names
 from grid import for_each
 from parts import in_parts
@@ -48,7 +47,7 @@ def test_the_config_is_not_believed_against_the_zeros():
     assert all(word in note for word in (name, "the first of its stored zeros is 8", "v1", "v2"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dynamic", "read"),
     [
         ({"-:.*lm_head": {}, r"+:.*\.(mlp|self_attn)\.": {"bits": 8, "group_size": -1}}, True),

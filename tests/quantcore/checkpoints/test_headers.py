@@ -114,7 +114,7 @@ def sentence_of(opener, path):
     return ""
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@for_each("name", EXAMPLES)
 def test_examples_are_rebuilt(name):
     assert differences(EXAMPLES[name]) == []
 

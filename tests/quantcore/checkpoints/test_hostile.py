@@ -94,7 +94,7 @@ MADE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [pytest.param(m, marks=[pytest.mark.slow] if m is long_header else [], id=m.__name__) for m in MADE],
 )
@@ -167,8 +167,8 @@ def test_nothing_is_written(tmp_path):
     assert [(entry.name, entry.stat().st_mtime_ns) for entry in os.scandir(tmp_path)] == before
 
 
-@pytest.mark.parametrize(("length", "too_long"), [(65_536, False), (65_537, True)])
-@pytest.mark.parametrize("library", ["bitsandbytes", "torchao"])
+@for_each(("length", "too_long"), [(65_536, False), (65_537, True)])
+@for_each("library", ["bitsandbytes", "torchao"])
 def test_descriptions_of_more_than_64_kib_are_not_read(library, length, too_long):
     text = "{}".ljust(length)
     piece = StoredTensor("w.quant_state", "U8", (length,), MemorySource("w", text.encode()), 0, length)

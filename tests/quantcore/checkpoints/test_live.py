@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 import quanto_library
 import torch
 from grid import for_each
@@ -57,8 +56,8 @@ def test_hqq(bits, axis, part, tmp_path):
         assert checkpoint.format == "hqq"
 
 
-@pytest.mark.parametrize("kind", ["nf4", "fp4"])
-@pytest.mark.parametrize("nested", [False, True])
+@for_each("kind", ["nf4", "fp4"])
+@for_each("nested", [False, True])
 def test_bitsandbytes(kind, nested, tmp_path):
     """Odd numbers of elements, short last blocks, and words stored as another dtype."""
     import bitsandbytes.functional as functional
@@ -81,7 +80,7 @@ def test_bitsandbytes(kind, nested, tmp_path):
             assert torch.equal(functional.dequantize_4bit(packed, state).float(), tensor.read())
 
 
-@pytest.mark.parametrize("kind", ["qint2", "qint4", "qint8", "qfloat8_e5m2", "qfloat8_e4m3fnuz"])
+@for_each("kind", ["qint2", "qint4", "qint8", "qfloat8_e5m2", "qfloat8_e4m3fnuz"])
 def test_quanto(kind, tmp_path):
     """The shape of packed weights is inferred from the bias or the hidden size, given quanto's groups."""
     quanto = quanto_library.quanto()

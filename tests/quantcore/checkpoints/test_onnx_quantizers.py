@@ -217,8 +217,8 @@ def test_zero_points_beside_a_group_index(tmp_path):
     assert rival.differing == int((ignored != values).sum())
 
 
-@pytest.mark.parametrize("shape", [(6, 64), (5, 33)], ids=str)
-@pytest.mark.parametrize("kind", ["fp4", "nf4"])
+@for_each("shape", [(6, 64), (5, 33)], ids=str)
+@for_each("kind", ["fp4", "nf4"])
 def test_tables_of_bitsandbytes(kind, shape, tmp_path):
     """MatMulBnb4 by the identity; a last block that is shorter, and a last byte that is half used."""
     (rows, columns), count = shape, shape[0] * shape[1]

@@ -268,7 +268,7 @@ SMALL_SCALES = {
 }
 
 
-@pytest.mark.parametrize(("name", "tensor"), SMALL_SCALES)
+@for_each(("name", "tensor"), SMALL_SCALES)
 def test_every_kind_of_small_scale(name, tensor, tmp_path):
     """Zero, subnormal, normal and the last ones, with either sign, written into the file: what is read, and its lines."""
     given, scale = case(name), SMALL_SCALES[name, tensor]

@@ -97,7 +97,7 @@ def test_asymmetric_codes(tmp_path):
     assert seen.compared == 0
 
 
-@pytest.mark.parametrize(("divisor", "kind"), [(7, "requantizing_is_identity"), (7.5, "scale_divisor"), (8, "scale_divisor"), (6, "requantizing_changes")])
+@for_each(("divisor", "kind"), [(7, "requantizing_is_identity"), (7.5, "scale_divisor"), (8, "scale_divisor"), (6, "requantizing_changes")])
 def test_what_scales_were_divided_by(divisor, kind, tmp_path):
     """The counts of each divisor tried, and the mean ratio, from the original's max |w| of each group."""
     x = weight()
@@ -185,7 +185,7 @@ def test_a_last_group_that_is_short(tmp_path):
     assert seen.highest == int((codes.abs().amax(1) == 7).sum())
 
 
-@pytest.mark.parametrize("columns", [3, 4, 8, 10])
+@for_each("columns", [3, 4, 8, 10])
 def test_the_ends_of_groups(columns):
     """The last group may be shorter, or the only one."""
     values = torch.randint(-9, 9, (3, columns), generator=torch.Generator().manual_seed(columns))

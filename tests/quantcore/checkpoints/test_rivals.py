@@ -117,7 +117,7 @@ def test_a_leak_is_undone_where_it_may_be():
 NIBBLES_APART = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4"}
 
 
-@pytest.mark.parametrize("name", ["gguf_legacy", "gguf_k", "gguf_iq", "gguf_ternary_fp4"])
+@for_each("name", ["gguf_legacy", "gguf_k", "gguf_iq", "gguf_ternary_fp4"])
 def test_which_blocks_hold_nibbles_of_distant_elements(name):
     """By ggml's dequantize_row_*: the types whose bytes hold the low four bits of an element and of one half a run later."""
     for tensor in open_checkpoint(case(name).release).tensors.values():

@@ -87,7 +87,7 @@ def test_a_stack_of_plain_values_is_read_by_rows(tmp_path):
     assert checkpoint.counter.total - before == 2 * 32 * 4
 
 
-@pytest.mark.parametrize("rows", [(5, 5), (-1, 3), (0, 33), (7, 2)])
+@for_each("rows", [(5, 5), (-1, 3), (0, 33), (7, 2)])
 def test_rows_that_are_not_there_are_refused(rows):
     tensor = open_checkpoint(case("gptq_v1_4bit_g32_asym_desc_act").release).tensors[Q]
     with pytest.raises(qc.QuantError, match="not within 0:32"):

@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 from checkpoint_cases import case, cases
+from grid import for_each
 from safetensors.numpy import save_file
 
 from quantcore import __main__
@@ -36,7 +37,7 @@ def test_a_sound_release(capsys):
     assert out.endswith("0 errors, 0 warnings and 1 note.\n")
 
 
-@pytest.mark.parametrize("given", cases("bad_"), ids=str)
+@for_each("given", cases("bad_"), ids=str)
 def test_a_damaged_release(given, capsys):
     """Everything that is visibly wrong in a file is reported as an error, in a sentence and by the exit code."""
     shows_nothing = str(given) in ("bad_awq_not_interleaved", "bad_q5k_leak")
@@ -46,7 +47,7 @@ def test_a_damaged_release(given, capsys):
     assert ("error: " in out) is not shows_nothing
 
 
-@pytest.mark.parametrize("name", ["nothing", "empty", "text.txt", "folder/link"])
+@for_each("name", ["nothing", "empty", "text.txt", "folder/link"])
 def test_what_can_not_be_opened(name, capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("hello")

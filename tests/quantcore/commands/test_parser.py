@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from grid import for_each
 
 from quantcore.commands import main, output
 from quantcore.commands.completion import commands_of, script
@@ -19,7 +20,7 @@ COMMANDS = [command for own in GROUPS.values() for command in own]
 ALSO = {"app": {"serve": "serve the app"}}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@for_each("command", COMMANDS, ids=lambda command: command.name)
 def test_help_has_exit_codes_and_examples_that_parse(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command.name, "--help"], "quantscope")

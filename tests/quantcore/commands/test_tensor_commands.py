@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -134,7 +135,7 @@ def test_libraries_say_what_differs(output, tmp_path):
     assert "0 of 4 codes differ." in equal[1]
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "safetensors", "pt"])
+@for_each("kind", ["npy", "npz", "csv", "safetensors", "pt"])
 def test_every_kind_of_file_is_the_same_tensor(output, tmp_path, kind):
     path = tmp_path / f"x.{kind}"
     writers = {
@@ -172,7 +173,7 @@ def test_a_weight_of_a_quantized_release_is_dequantized_first(output):
     assert found["report"]["sse"] == qc.report(qc.apply(weight, scheme)).sse
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "said"),
     [
         (["apply", "{x}", "--scheme", "int5000"], "int5000"),

@@ -19,7 +19,7 @@ from quantcore.diagnosis.record import Finding, Gain
 from quantcore.granularity import Blocks
 
 
-@pytest.mark.parametrize("shape", [(4, 32), (8, 64), (2, 4, 8), (64,)])
+@for_each("shape", [(4, 32), (8, 64), (2, 4, 8), (64,)])
 def test_every_granularity_but_per_tensor_has_several_blocks(shape):
     found = list(alternatives.granularities(shape))
     assert [g for g in found if Blocks.of(g, shape).count == 1] == [qc.PerTensor()]
@@ -127,7 +127,7 @@ def test_of_each_kind_and_axis_the_finest_that_fits_is_tried(shape, text):
 LARGE = [((64, 1024), "e2m1", False), ((64, 1025), "e2m1", True), ((1024, 1024), "int4", False), ((1024, 1025), "int4", True)]
 
 
-@pytest.mark.parametrize(("shape", "fmt", "quick"), LARGE)
+@for_each(("shape", "fmt", "quick"), LARGE)
 def test_a_narrower_range_that_is_quick_on_a_large_tensor(shape, fmt, quick):
     """Per channel, the percentile that so much of the largest |x| is: of these triangles, 1 - (1 - shrink)²."""
     u = torch.rand(shape, generator=torch.Generator().manual_seed(1))
@@ -147,7 +147,7 @@ def test_a_narrower_range_that_is_quick_on_a_large_tensor(shape, fmt, quick):
         assert alternatives.narrowed(rows, qc.PerChannel(0), 1.0) == qc.Percentile(99.99)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "shrink", "low", "high"),
     [([-3.21987, 1.23456], 0.5, -1.61, 0.617), ([2.0, 5.0], 0.5, 0.0, 2.5), ([-5.0, -2.0], 0.25, -1.25, 0.0), ([0.0, 1e-44], 0.01, None, None)],
 )  # fmt: skip

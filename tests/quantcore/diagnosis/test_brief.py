@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.diagnosis import KINDS, in_brief
@@ -19,7 +20,7 @@ def sqnr(x: np.ndarray, error: np.ndarray) -> float:
     return float(10 * np.log10((x.astype(np.float64) ** 2).sum() / (error.astype(np.float64) ** 2).sum()))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seed", "axis", "places", "factor"),
     [(0, 1, [4], 12), (1, 0, [2], 40), (2, 1, [3, 9], 25), (3, 1, [0], 300)],
 )
@@ -43,7 +44,7 @@ def test_an_outlier_channel_in_brief_is_true(seed: int, axis: int, places: list[
     assert float(said["lost"]) == pytest.approx(lost, abs=1.1)  # rounded to a whole dB, and s to float32
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@for_each("kind", KINDS.values(), ids=KINDS)
 def test_every_kind_in_brief_is_short_and_says_no_number_of_its_own(kind: object) -> None:
     example = kind.example  # type: ignore[attr-defined]
     result = qc.apply(example.load(), qc.Scheme.parse(example.scheme))

@@ -73,7 +73,7 @@ def test_a_zero_point_outside_the_format_is_told_where_it_is_stored_as_a_code(co
     assert told <= {stores_a_code}
 
 
-@pytest.mark.parametrize("setting", ["min_mse", "percentile(99.9)", "entropy", "fixed(-100, 100)"])
+@for_each("setting", ["min_mse", "percentile(99.9)", "entropy", "fixed(-100, 100)"])
 def test_an_outlier_is_told_where_it_sets_the_scale(setting):
     """Range settings other than min-max leave the outlier out of the range, or do not depend on it."""
     x = np.random.default_rng(5).normal(size=(16, 16)).astype(np.float32)
@@ -317,7 +317,7 @@ def test_of_small_tensors_every_clipped_element_is_outlined():
     assert finding.facts["clipped"] == len(places)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "words"),
     [("int8 torch.fake_quantize", "qmin, the lowest code."), ("int8 torchao", "the code 0."),
      ("int8 torch.quantize_per_tensor", "qmax, the highest code."), ("int8 aimet.Quantize", "0 is used here.")],

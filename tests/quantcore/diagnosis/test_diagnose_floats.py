@@ -75,7 +75,7 @@ def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
             assert math.isfinite(finding.gain.before) or finding.gain.before == -math.inf
 
 
-@pytest.mark.parametrize("name", ["e4m3fn", "e2m1", "nf4", "ternary"])
+@for_each("name", ["e4m3fn", "e2m1", "nf4", "ternary"])
 def test_clipping_by_a_narrow_range_is_fixed(name):
     x = normal()
     x[3, 5] = 50.0
@@ -131,8 +131,8 @@ def test_zero_that_is_shifted_away():
     assert finding.fix is None or float(qc.apply(x, finding.fix).dequantized[x == 0].abs().max()) == 0
 
 
-@pytest.mark.parametrize(("sign", "side"), [(1, "below"), (-1, "above")])
-@pytest.mark.parametrize(("fmt", "wasted", "of"), [("e2m1", 7, 15), ("e4m3fn", 126, 253)])
+@for_each(("sign", "side"), [(1, "below"), (-1, "above")])
+@for_each(("fmt", "wasted", "of"), [("e2m1", 7, 15), ("e4m3fn", 126, 253)])
 def test_0_is_on_neither_side(fmt, wasted, of, sign, side):
     x = sign * torch.rand(64, 64, generator=torch.Generator().manual_seed(0))
     (found,) = [f for f in qc.diagnose(qc.apply(x, qc.Scheme.parse(f"{fmt} per_channel(0)"))) if f.kind == "one_sided"]

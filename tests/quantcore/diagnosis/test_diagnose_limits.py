@@ -32,7 +32,7 @@ def findings(x, scheme):
     return {finding.kind: finding for finding in found}
 
 
-@pytest.mark.parametrize("scheme", ["int4 percentile(99)", "int4 percentile(97)", "int4 fixed(-100, 100)", "nf4 percentile(99)"])
+@for_each("scheme", ["int4 percentile(99)", "int4 percentile(97)", "int4 fixed(-100, 100)", "nf4 percentile(99)"])
 def test_no_outlier_sets_the_scale_of_percentiles_and_fixed_ranges(scheme):
     """Between two elements, a percentile of few moves with the largest, but it is not that element that sets the range."""
     for x in (np.r_[NORMAL[0], 100], np.vstack([NORMAL[:4, :8], 100 * NORMAL[4:5, :8]])):
@@ -143,8 +143,8 @@ def test_a_zero_point_that_rounding_moves_is_not_clamped(low, found):
     assert ("zero_point_clamped" in findings(-x, "uint8 asymmetric brevitas")) == found
 
 
-@pytest.mark.parametrize(("least", "found"), [(-0.4, False), (-0.6, True)])
-@pytest.mark.parametrize(("values", "scale"), [([0, 1, 3], 1), ([2, 3, 5], 0.25)])
+@for_each(("least", "found"), [(-0.4, False), (-0.6, True)])
+@for_each(("values", "scale"), [([0, 1, 3], 1), ([2, 3, 5], 0.25)])
 def test_negatives_within_half_a_step_are_not_lost_to_a_codebook(values, scale, least, found):
     """The step is that of the two lowest values."""
     x = np.linspace(1, 5, 32)
@@ -179,7 +179,7 @@ def test_so_many_elements_of_a_block_are_on_one_side_by_chance(n, found, fmt):
     assert ("one_sided" in findings(x, f"{fmt} per_channel(0)")) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "top", "found"),
     [("codebook([-4, -3, -2, -1, 0, 1, 2, 3, 4]) given(1)", 1.0, True), ("codebook([-4, -3, -2, -1, 0, 1, 2, 3, 4]) given(1)", 2.0, False),
      ("codebook([-4, -3, -2, -1, 0, 1, 2, 3]) given(1)", 1.0, True), ("codebook([-4, -3, -2, 0, 1, 3]) given(1)", 1.0, False)],
@@ -286,7 +286,7 @@ def test_a_stored_scale_may_differ_by_a_quarter(largest, found):
     assert ("scale_out_of_range" in findings(x, "int4 per_channel(0) scales(codebook([1, 3]) given(1))")) == found
 
 
-@pytest.mark.parametrize("name", ["torchao.nvfp4.1level", "torchao.nvfp4", "compressed_tensors.nvfp4", "gguf.Q4_1"])
+@for_each("name", ["torchao.nvfp4.1level", "torchao.nvfp4", "compressed_tensors.nvfp4", "gguf.Q4_1"])
 def test_the_scale_of_a_block_of_zeros_is_never_out_of_range(name):
     """Although some libraries store another number than the 0 that it would be."""
     x = np.array(NORMAL)
@@ -308,7 +308,7 @@ def test_ties_next_to_the_ends_of_the_format_count_and_those_beyond_do_not(schem
     assert [box[0][0] for box in findings(x, scheme)["ties"].boxes] == [1, 3]
 
 
-@pytest.mark.parametrize(("scale", "zero_point", "found"), [(-0.1, 255, True), (-0.1, 0, False), (0.1, 0, True), (0.1, 255, False)])
+@for_each(("scale", "zero_point", "found"), [(-0.1, 255, True), (-0.1, 0, False), (0.1, 0, True), (0.1, 255, False)])
 def test_negatives_are_lost_where_all_values_of_a_file_s_scale_are_positive(scale, zero_point, found):
     """A negative scale turns the codes around: those below the zero point stand for positive numbers."""
     setting = Stored(scale=torch.tensor(scale), zero_point=torch.tensor(zero_point), origin="the file")
@@ -318,7 +318,7 @@ def test_negatives_are_lost_where_all_values_of_a_file_s_scale_are_positive(scal
     assert finding is None or finding.facts["becomes"] == 0
 
 
-@pytest.mark.parametrize(("scale", "minimum", "found"), [(-0.125, 2, True), (-0.125, 1.75, False), (0.125, 0, True), (0.125, -0.5, False)])
+@for_each(("scale", "minimum", "found"), [(-0.125, 2, True), (-0.125, 1.75, False), (0.125, 0, True), (0.125, -0.5, False)])
 def test_negatives_are_lost_where_the_smallest_of_all_values_is_0(scale, minimum, found):
     """With a min instead of a zero point: 15 steps from it, which a negative scale makes downwards."""
     setting = Stored(scale=torch.full((1, 2), scale), zero_point=torch.full((1, 2), float(minimum)), origin="the file")

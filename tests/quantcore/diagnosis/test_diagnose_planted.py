@@ -351,7 +351,7 @@ def test_a_narrower_range_of_channels_of_different_sizes():
     assert largest == np.abs(x.astype(np.float32)).max()
 
 
-@pytest.mark.parametrize(("bits", "enough"), [(5, 4), (6, 4), (4, 3), (8, 2)])
+@for_each(("bits", "enough"), [(5, 4), (6, 4), (4, 3), (8, 2)])
 def test_as_many_bits_are_spare_as_the_values_leave(bits, enough):
     most = 2 ** (enough - 1) - 1
     x = np.resize(np.arange(-most, most + 1), (4, 15))
@@ -433,7 +433,7 @@ def test_a_sixteenth_of_the_blocks_must_have_an_outlier(blocks, bad, found):
     assert ("outlier_element" in many(x, "int8 per_channel(0)")) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("bad", "words"), [(1, ""), (2, " 2 blocks"), (64, " 64 blocks"), (65, " At least 64 blocks")]
 )
 def test_so_many_blocks_with_outliers_are_looked_at(bad, words):
@@ -518,8 +518,8 @@ def test_one_channel_sets_and_two_set():
     assert " dB with them, " in said
 
 
-@pytest.mark.parametrize(("value", "kind"), [(0.0, "zero_block"), (0.7, "constant_block")])
-@pytest.mark.parametrize(("n", "found"), [(3, False), (4, True)])
+@for_each(("value", "kind"), [(0.0, "zero_block"), (0.7, "constant_block")])
+@for_each(("n", "found"), [(3, False), (4, True)])
 def test_blocks_of_so_many_equal_elements(value, kind, n, found):
     x = ones(5, n)
     x[2] = value
@@ -629,7 +629,7 @@ def test_of_large_tensors_a_sample_is_read(n, words):
     assert many(np.resize([2.5, 4.8], n), "int8 given(1)")["ties"].sentence.startswith(words)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("n", "low", "found"), [(4, -1, True), (3, -1, False), (40, -1, True), (40, -1.05, False)]
 )
 def test_one_side_is_so_much_smaller(n, low, found):
@@ -764,7 +764,7 @@ def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
     assert finding is not None or "group" in scheme or len(shape) > 1 or near == math.prod(shape)
 
 
-@pytest.mark.parametrize("group", [128, 32, 16, 8])
+@for_each("group", [128, 32, 16, 8])
 def test_the_groups_that_libraries_have_are_proposed_for_an_outlier(group):
     """Next to the outlier, its group of this size holds zeros and a few small numbers; what lies beyond loses nothing."""
     x = plain((1, 2 * group), 3)

@@ -3,7 +3,6 @@
 import io
 
 import numpy as np
-import pytest
 import safetensors
 import safetensors.torch
 import torch
@@ -94,13 +93,13 @@ def test_csv_of_floats_reads_back_bit_for_bit():
     assert np.array_equal(read.view(np.uint32), values.view(np.uint32))
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
+@for_each("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
 def test_csv_of_codes_has_whole_numbers(dtype):
     codes = torch.tensor([[1, 2], [3, 100]], dtype=dtype)
     assert to_csv(codes) == "1,2\n3,100\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "text"),
     [((), "0\n"), ((3,), "0,1,2\n"), ((2, 2, 2), "0,1\n2,3\n4,5\n6,7\n"), ((2, 1), "0\n1\n")],
 )

@@ -91,7 +91,7 @@ def test_operations_on_floats(name):
             assert same(plain[i], as_numpy(expression, a=a, b=b)), (a, b)
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@for_each("name", INTEGERS)
 def test_operations_on_integers(name):
     expression, values = INTEGERS[name], [*range(300), 2**16 - 1, 2**31 - 1]
     found = ex.run(expression, {"a": torch.tensor(values, dtype=torch.int32)})

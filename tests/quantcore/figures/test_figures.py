@@ -118,8 +118,8 @@ def test_tooltip_of_each_map_has_all_numbers_of_the_element_shown(shape):
         assert all(f"customdata[{i}]" in trace.hovertemplate for i in range(8))
 
 
-@pytest.mark.parametrize("columns", [4, 2])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@for_each("columns", [4, 2])
+@for_each("theme", ["light", "dark"])
 def test_maps_are_linked_and_lie_apart(columns, theme):
     figure = figures.maps(result_of((6, 10)), View(rows=(1, 5)), columns=columns, theme=theme, borders=True)
     layout = figure.to_dict()["layout"]
@@ -186,8 +186,8 @@ def contrast(one, other):
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("tensors", [3, 40])  # as bars, as circles
+@for_each("theme", ["light", "dark"])
+@for_each("tensors", [3, 40])  # as bars, as circles
 def test_the_tooltip_of_a_tensor_is_readable(theme, tensors):
     rows = {"tensor": [f"t{i}" for i in range(tensors)], "bytes": 100, "bits_per_weight": 4.0, "sqnr_db": 20.0}
     label = figures.harm(pd.DataFrame(rows), theme=theme).layout.hoverlabel
@@ -255,7 +255,7 @@ def test_borders_stand_between_blocks():
     assert len(shapes) == 4 * len(lines)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "x", [torch.linspace(-2, 3, 1000), torch.zeros(5), torch.full((4,), -7.0), torch.tensor(2.5)]
 )
 def test_histogram_counts_every_element(x):
@@ -274,7 +274,7 @@ def test_histogram_of_a_large_tensor():
     assert edges == pytest.approx(borders)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@for_each("scheme", SCHEMES, ids=str)
 def test_grid_values_are_what_codes_stand_for(scheme):
     result = result_of((6, 10), scheme)
     values = figures.grid_values(result, (0, 0))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pandas as pd
-import pytest
+from grid import for_each
 
 from quantcore.figures import HARM_AXES, harm
 
@@ -18,7 +18,7 @@ def frame(values, metric="sqnr_db"):
     return made.assign(**{metric: values})
 
 
-@pytest.mark.parametrize("metric", HARM_AXES)
+@for_each("metric", HARM_AXES)
 def test_circles_are_rows_with_a_finite_metric(metric):
     values = [0.5, math.inf, 0.25, math.nan, *(0.125,) * 11]
     (trace,) = harm(frame(values, metric), metric, order="first").data
@@ -30,7 +30,7 @@ def test_circles_are_rows_with_a_finite_metric(metric):
     assert list(trace.marker.color) == [math.log2(b) for b in (4, 6, *range(8, 19))]
 
 
-@pytest.mark.parametrize("metric", HARM_AXES)
+@for_each("metric", HARM_AXES)
 def test_a_few_are_bars_from_zero_with_their_names(metric):
     values = [0.5, math.inf, 0.25]
     figure = harm(frame(values, metric), metric, order="first")

@@ -72,7 +72,7 @@ def test_a_scheme_is_ringed_and_names_stand_for_schemes(frame):
     assert "the scheme in the sidebar" not in names
 
 
-@pytest.mark.parametrize("metric", AXES)
+@for_each("metric", AXES)
 def test_points_drawn_over_each_other_are_listed_in_each(frame, metric):
     """Points closer than their own size list each other; distant ones are not listed."""
     near = [frame.iloc[0].to_dict() | {"scheme": f"copy {i} <b>", "format": "int4"} for i in range(12)]
@@ -103,7 +103,7 @@ def test_nothing_to_show_is_an_empty_picture(frame):
     assert sum(len(trace.x) for trace in figure.data) == 0
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 6])
+@for_each("count", [1, 2, 4, 6])
 def test_error_maps_share_one_scale(count):
     texts = ["int4", "int8", "nf4", "e2m1", "int2", "ternary"][:count]
     results = {text: qc.apply(X, qc.Scheme.parse(text)) for text in texts}

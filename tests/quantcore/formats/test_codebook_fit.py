@@ -196,8 +196,8 @@ def test_outliers_among_a_million_equal_ones(method):
     assert fit_codebook(x, 4, method).values == (-50.0, 0.0, 1.0, 2.0)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("sign", [1, -1])
+@for_each("method", METHODS)
+@for_each("sign", [1, -1])
 def test_one_value_is_held_and_the_others_are_means(method, sign):
     x = torch.tensor([0.0, 0.125, 0.25, 0.5, 0.5, 0.625, 0.9375, 1.0, 3.0]) * sign
     book = fit_codebook(x, 4, method, reach=1.0)

@@ -247,7 +247,7 @@ def test_other_roundings_are_refused():
         CODEBOOKS["nf4"].encode_(torch.zeros(2), torch.zeros(2, dtype=torch.uint8), floor)
 
 
-@pytest.mark.parametrize("codes", [[-1], [16], [0.5], [True]])
+@for_each("codes", [[-1], [16], [0.5], [True]])
 def test_codes_that_are_none(codes):
     with pytest.raises(QuantError, match=r"[Cc]odes"):
         CODEBOOKS["nf4"].decode(codes)
@@ -287,7 +287,7 @@ def test_words_that_are_no_codebook(word):
     assert str(error.value).count(". ") == 0, "one sentence"
 
 
-@pytest.mark.parametrize("bits", [1, 9, 2.5, None])
+@for_each("bits", [1, 9, 2.5, None])
 def test_powers_of_two_of_no_width(bits):
     with pytest.raises(QuantError, match="bits"):
         powers_of_two(bits)

@@ -184,7 +184,7 @@ def test_formats_of_one_s_own_take_the_nearest(text):
     assert np.array_equal(fmt.encode(-x).numpy(), signed)
 
 
-@pytest.mark.parametrize("name", ["fp16", "bf16", "e5m2", "e4m3fn"])
+@for_each("name", ["fp16", "bf16", "e5m2", "e4m3fn"])
 def test_torch_over_all_of_float32(name):
     dtype, choice = TORCH[name]
     fmt = dataclasses.replace(FLOATS[name], **choice)
@@ -308,7 +308,7 @@ def test_fields_of_nan():
         assert (found.kind, math.isnan(found.value)) == ("nan", True)
 
 
-@pytest.mark.parametrize("code", [-1, 256, 1.5, None])
+@for_each("code", [-1, 256, 1.5, None])
 def test_fields_of_no_code(code):
     with pytest.raises(QuantError, match="code"):
         FLOATS["e4m3fn"].fields(code)
@@ -342,7 +342,7 @@ def test_many_elements_are_as_few():
     assert torch.equal(x.nan_to_num(7), before.nan_to_num(7)), "x must not change"
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4)])
+@for_each("shape", [(), (0,), (3, 0), (2, 3, 4)])
 def test_any_shape(shape):
     codes = FLOATS["e2m1"].encode(torch.ones(shape))
     assert codes.shape == shape

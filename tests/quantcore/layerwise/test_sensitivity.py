@@ -509,7 +509,7 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
     assert len(done) == len(set(done)) == 11
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "said"),
     [
         (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--scheduler", "smoke://10.0.0.1"], "No Dask scheduler answers at 'smoke://10.0.0.1' (unknown address scheme 'smoke'"),
@@ -563,7 +563,7 @@ def test_what_the_command_can_t_read_or_write_is_one_sentence(whole, tmp_path, c
         assert "11 weights measured" in out
 
 
-@pytest.mark.parametrize(("field", "value"), [("num_bytes", -5), ("num_bytes", 2**70), ("shape", [-1, 4]), ("shape", [2**70])])
+@for_each(("field", "value"), [("num_bytes", -5), ("num_bytes", 2**70), ("shape", [-1, 4]), ("shape", [2**70])])
 def test_a_table_with_impossible_numbers_is_refused(field, value, tmp_path, capsys):
     save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
     kept, arguments = tmp_path / "kept.json", [tmp_path / "model.safetensors", "--schemes", "int8", "--json"]

@@ -481,7 +481,7 @@ def preset_evaluator(x, codes, scale=None):
     return Evaluator(x, codes.to(torch.int32), scale, None, [qc.PerTensor()])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shape", "name"),
     [((256,), "gguf.Q4_K"), ((3, 512), "gguf.Q4_0"), ((2, 2, 256), "gguf.Q6_K"), ((70, 256), "gguf.Q8_0")],
 )

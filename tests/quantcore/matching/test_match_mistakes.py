@@ -535,7 +535,7 @@ def test_a_mistake_is_one_changed_line(kernel):
         assert torch.equal(wrong, wanted), kind
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fmt", "fewest"), [(IntFormat(2), 13), (IntFormat(4), 8), (INT8, 5), (IntFormat(6), 6)]
 )
 def test_evidence_for_a_scale(fmt, fewest):
@@ -724,7 +724,7 @@ def test_scales_of_a_range_from_zero():
     assert (first.symmetric, second.symmetric) == (False, True)
 
 
-@pytest.mark.parametrize(("n", "all_drawn"), [(511, True), (512, True), (513, False), (900, False)])
+@for_each(("n", "all_drawn"), [(511, True), (512, True), (513, False), (900, False)])
 def test_scales_are_tried_on_512_elements(n, all_drawn):
     """A trial with a smaller fraction of wrong codes than the limit becomes a hypothesis."""
     x = torch.arange(n) / 8.0 % 100

@@ -120,7 +120,7 @@ def test_zero_point(case_id):
     assert int(result.zero_point) == case.get("zero_point", -case.get("offset", 0))
 
 
-@pytest.mark.parametrize("case_id", with_key("aimet_min"))
+@for_each("case_id", with_key("aimet_min"))
 def test_range_of_the_codes(case_id):
     case, result = CASES[case_id], result_of(case_id)
     ends = torch.tensor([result.scheme.format.qmin, result.scheme.format.qmax])

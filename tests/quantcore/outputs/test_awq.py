@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import ROOT
 
 import quantcore as qc
@@ -15,7 +16,7 @@ def layer_inputs(seed, tokens=48, inputs=64, outputs=24):
     return torch.from_numpy(x), torch.from_numpy(rng.standard_normal((outputs, inputs), dtype=np.float32))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "dtype", "group"),
     [
         ("torchao.int4_g32", torch.int4, 32),
@@ -23,7 +24,7 @@ def layer_inputs(seed, tokens=48, inputs=64, outputs=24):
         ("int8 per_channel(0) torchao", torch.int8, None),
     ],
 )
-@pytest.mark.parametrize("seed", range(4))
+@for_each("seed", range(4))
 def test_the_winner_is_torchaos(seed, scheme, dtype, group):
     from torchao.prototype.awq.core import AWQObserver
     from torchao.quantization import IntxWeightOnlyConfig, PerAxis, PerGroup
@@ -117,7 +118,7 @@ def test_it_can_be_stopped():
     assert next(work, None) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "words"),
     [
         ({"ratios": 0}, "ratios must be 1 or more"),

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 
@@ -18,7 +19,7 @@ def layer_inputs(tokens, inputs, outputs):
     return x, torch.from_numpy(RNG.standard_normal((outputs, inputs), dtype=np.float32))
 
 
-@pytest.mark.parametrize("alpha", [0, 0.3, 0.5, 0.85, 1])
+@for_each("alpha", [0, 0.3, 0.5, 0.85, 1])
 def test_the_scale_is_torchaos(alpha):
     from torchao.prototype.smoothquant.core import SmoothQuantObserver
 
@@ -53,7 +54,7 @@ def products_are_equal(x, w, changed, slack):
     return float((difference / (UNIT * reach)).max())
 
 
-@pytest.mark.parametrize("shape", [(7, 1, 1), (1, 5, 3), (40, 64, 48), (3, 129, 2)])
+@for_each("shape", [(7, 1, 1), (1, 5, 3), (40, 64, 48), (3, 129, 2)])
 def test_smoothing_leaves_the_output(shape):
     x, w = layer_inputs(*shape)
     changed = qc.outputs.smoothquant(x, w)
@@ -61,8 +62,8 @@ def test_smoothing_leaves_the_output(shape):
     assert not torch.equal(changed.x, x)
 
 
-@pytest.mark.parametrize("seed", [None, 0])
-@pytest.mark.parametrize(
+@for_each("seed", [None, 0])
+@for_each(
     ("inputs", "size"), [(1, None), (2, None), (64, None), (12, None), (52, None), (96, None), (344, None), (35, 1),
                          (24, 8), (70, 2)],
 )  # fmt: skip
@@ -120,7 +121,7 @@ def test_every_multiple_of_four_up_to_256_but_three(sizes):
         assert bool((matrix.abs() == 1).all())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda x, w: qc.outputs.smoothquant(x, w, 1.5), "alpha must be from 0 to 1"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from places import ROOT
 
 import quantcore as qc
@@ -28,7 +29,7 @@ def correlated(seed, tokens=96, inputs=24, outputs=7):
     return x, rng.standard_normal((outputs, inputs), dtype=np.float32)
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_codes_are_those_of_gptqmodel(name):
     scheme, options = CASES[name]
     x = DATA[f"{name}.x"].astype(np.float32) / 64
@@ -100,12 +101,12 @@ def test_a_moment_stands_for_activations():
     assert not torch.equal(found.quantized.codes, alone.quantized.codes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "scheme",
     ["int4 per_tensor", "int4 per_block([3, 5])", "int4 per_group(9)", "int4 per_channel(1)", "torchao.mxfp4",
      "gguf.Q4_0", "nf4 per_group(8)", "e2m1 per_channel(0)", "uint4 asymmetric per_group(8) min_mse"],
 )  # fmt: skip
-@pytest.mark.parametrize("act_order", [False, True])
+@for_each("act_order", [False, True])
 def test_any_scheme_whose_codes_follow_from_scales(scheme, act_order):
     x, w = correlated(6, inputs=32)
     found = qc.outputs.gptq(w, x, scheme, act_order=act_order)
@@ -148,7 +149,7 @@ def test_it_can_be_stopped():
     assert next(work, None) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "words"),
     [
         ({"damping": 0, "x": np.ones((4, 24))}, "can't be inverted with damping=0"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from torch.nn.functional import scaled_dot_product_attention
 
 import quantcore as qc
@@ -17,8 +18,8 @@ def layer_inputs(tokens=9, inputs=32, outputs=11):
     return x, torch.from_numpy(RNG.standard_normal((outputs, inputs), dtype=np.float32))
 
 
-@pytest.mark.parametrize("threshold", [6.0, 2.0, 1000.0])
-@pytest.mark.parametrize("tokens", [1, 9])
+@for_each("threshold", [6.0, 2.0, 1000.0])
+@for_each("tokens", [1, 9])
 def test_codes_and_output_are_bitsandbytes(tokens, threshold):
     import bitsandbytes.functional as bnb
 
@@ -97,7 +98,7 @@ def test_keys_want_channels():
     assert abs(values_channel - values_token) < 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda o: o.llm_int8(*layer_inputs(), threshold=0), "threshold must be positive"),

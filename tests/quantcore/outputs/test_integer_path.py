@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from grid import for_each
 from onnx import TensorProto, helper
 
 import quantcore as qc
@@ -47,8 +48,8 @@ def run(operator, inputs, output, domain="", **attributes):
     return session.run(None, {first: there[first]})[0]
 
 
-@pytest.mark.parametrize("values", ["any", "extremes"])
-@pytest.mark.parametrize("shape", SHAPES)
+@for_each("values", ["any", "extremes"])
+@for_each("shape", SHAPES)
 def test_sums_are_torchs(shape, values):
     tokens, inputs, outputs = shape
     x, w = codes("s8", (tokens, inputs), values), codes("s8", (outputs, inputs), values)
@@ -60,8 +61,8 @@ def test_sums_are_torchs(shape, values):
     assert not bool(found.overflows.any())
 
 
-@pytest.mark.parametrize(("of_x", "of_w"), [("u8", "u8"), ("u8", "s8"), ("s8", "s8")])
-@pytest.mark.parametrize("shape", SHAPES)
+@for_each(("of_x", "of_w"), [("u8", "u8"), ("u8", "s8"), ("s8", "s8")])
+@for_each("shape", SHAPES)
 def test_zero_points_are_corrected_as_onnxruntime_does(shape, of_x, of_w):
     tokens, inputs, outputs = shape
     values = "extremes" if of_w == "u8" else "any"
@@ -82,9 +83,9 @@ def test_zero_points_are_corrected_as_onnxruntime_does(shape, of_x, of_w):
     assert len(found.steps) == 5
 
 
-@pytest.mark.parametrize(("of_x", "of_w"), [("u8", "u8"), ("u8", "s8"), ("s8", "s8")])
-@pytest.mark.parametrize("operator", ["QLinearMatMul", "QGemm"])
-@pytest.mark.parametrize("shape", [(3, 1, 2), (4, 7, 5), (2, 129, 3)])
+@for_each(("of_x", "of_w"), [("u8", "u8"), ("u8", "s8"), ("s8", "s8")])
+@for_each("operator", ["QLinearMatMul", "QGemm"])
+@for_each("shape", [(3, 1, 2), (4, 7, 5), (2, 129, 3)])
 def test_codes_of_the_output_are_onnxruntimes(shape, operator, of_x, of_w):
     tokens, inputs, outputs = shape
     scheme_x, scheme_w = (
@@ -157,7 +158,7 @@ SUMS = [
 MULTIPLIERS = [0.5, 0.25, 2.0**-10, 0.3, 0.0123, 0.9999, 1e-7, 2.0**-31, 2.0**-40, 1e-4, 2.0**-32]
 
 
-@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+@for_each("multiplier", MULTIPLIERS)
 def test_both_fixed_point_roundings_are_those_of_exact_fractions(multiplier):
     factor, shift = qc.outputs.fixed_point(multiplier)
     assert (factor, shift) == (0, 0) or (1 << 30 <= factor < 1 << 31)
@@ -191,7 +192,7 @@ def test_the_two_roundings_differ_by_one_where_people_report_it():
     assert differ > 0
 
 
-@pytest.mark.parametrize("multiplier", [0.0888412, 0.3, 0.5, 1.7, 1e-7])
+@for_each("multiplier", [0.0888412, 0.3, 0.5, 1.7, 1e-7])
 def test_every_rounding_of_a_code_can_be_followed_in_its_lines(multiplier):
     """round(a·b) = c: each c is what the runtime's rounding makes of the a·b that is shown."""
     for total in (50, -50, 12345, 5, -5):
@@ -257,7 +258,7 @@ def test_scales_per_token():
 RESULT = qc.apply(np.ones((2, 4), np.float32), "int8")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda o: o.integer_product([[1.5]], [[1]]), "x_codes has shape"),

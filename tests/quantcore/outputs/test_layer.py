@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from torch.ao.quantization import MinMaxObserver, MovingAverageMinMaxObserver
 
 import quantcore as qc
@@ -38,8 +39,8 @@ SCHEMES = [
 ]
 
 
-@pytest.mark.parametrize(("of_w", "of_x"), SCHEMES)
-@pytest.mark.parametrize("shape", [(13, 24, 7), (1, 1, 1), (3, 129, 2)])
+@for_each(("of_w", "of_x"), SCHEMES)
+@for_each("shape", [(13, 24, 7), (1, 1, 1), (3, 129, 2)])
 def test_parts_and_their_sum(of_w, of_x, shape):
     x, w = layer_inputs(*shape)
     of_w, of_x = (text and text.replace("(8)", f"({min(8, shape[1])})") for text in (of_w, of_x))
@@ -94,7 +95,7 @@ def test_a_result_stands_for_its_scheme():
     assert torch.equal(qc.outputs.layer(x, w, result).y_hat, qc.outputs.layer(x, w, result.scheme).y_hat)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda x, w: qc.outputs.layer(x, w[:, :3], "int4"), "x has 24 columns, but w has 3"),
@@ -124,8 +125,8 @@ def test_wrong_input_is_one_sentence(make, words):
 BATCHES = [RNG.standard_normal((9, 6), dtype=np.float32) * scale for scale in (1, 3, 0.5)]
 
 
-@pytest.mark.parametrize("averaging", [None, 0.01, 0.5])
-@pytest.mark.parametrize("symmetric", [True, False])
+@for_each("averaging", [None, 0.01, 0.5])
+@for_each("symmetric", [True, False])
 def test_ranges_are_those_of_torchs_observers(averaging, symmetric):
     kind = torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine
     options = {"dtype": torch.quint8, "qscheme": kind}
@@ -146,7 +147,7 @@ def test_ranges_are_those_of_torchs_observers(averaging, symmetric):
     assert found.zero_point.item() == zero_point.item()
 
 
-@pytest.mark.parametrize("setting", ["min_max", "percentile(90)", "entropy(512)", "min_mse"])
+@for_each("setting", ["min_max", "percentile(90)", "entropy(512)", "min_mse"])
 def test_a_static_scheme_is_that_of_all_batches(setting):
     text = f"int8 symmetric per_tensor {setting}"
     found = qc.outputs.calibrate(BATCHES, text)

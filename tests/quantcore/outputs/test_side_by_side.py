@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from torch.nn.functional import scaled_dot_product_attention
 
 import quantcore as qc
@@ -95,7 +96,7 @@ def test_more_tokens_calibrate_as_the_methods_do():
     assert [p.sqnr_db for p in points[3:]] == [whole[m].sqnr_db for m in outputs.CALIBRATED]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "expected"),
     [
         ([9, 10, 10, 10], 8),
@@ -129,7 +130,7 @@ def test_activations_have_outlier_channels_and_correlated_neighbors():
     assert abs(np.corrcoef(other[:, others[0]], x[:, others[0]])[0, 1]) < 0.05
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "said"),
     [
         ({"tokens": 0}, "1 or more tokens"),

@@ -201,7 +201,7 @@ def test_a_clean_result_says_what_was_checked():
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("order", "kernel"),
     [
         ("round(x / s + z)", "C"),
@@ -360,7 +360,7 @@ def test_broken_snippets_give_sentences():
     assert found > 5
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "x", "words"),
     [
         ("s = x.abs().max() / 127\nq = torch.round(x / s)", torch.zeros(3), "divides by a scale of 0"),

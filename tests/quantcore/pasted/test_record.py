@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore import pasted
@@ -41,7 +42,7 @@ def same(one, other):
     return type(one) is type(other) and (one == other or both_nan)
 
 
-@pytest.mark.parametrize("name", SNIPPETS)
+@for_each("name", SNIPPETS)
 def test_what_is_sent_is_what_was_found(name):
     reading = qc.read_code(SNIPPETS[name])
     back = pasted.reading_from_plain(sent(pasted.reading_to_plain(reading)))

@@ -4,6 +4,7 @@ calls are refused with what to paste instead."""
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 import quantcore as qc
 from quantcore.pasted import show_code
@@ -129,7 +130,7 @@ def test_patterns_of_einops():
     assert [(found.line, found.mistake) for found in wrong.mistakes] == [(7, "divisor")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "sizes", "way", "numpy"),
     [
         ("a b c -> (c a) b", {}, "rearrange", lambda x: x.transpose(2, 0, 1).reshape(8, 3)),
@@ -151,7 +152,7 @@ def test_a_pattern_in_steps(pattern, sizes, way, numpy):
     assert np.array_equal(found, numpy(x))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "pattern",
     [
         "a b -> a b",

@@ -40,7 +40,7 @@ def code_mark(scheme, place, typed, x=X):
     return mark
 
 
-@pytest.mark.parametrize(
+@for_each(
     "scheme", ["int4", ASYMMETRIC, "int8 per_channel(axis=1)", "int3 asymmetric per_group(2)"]
 )
 def test_right_answers(scheme):
@@ -305,7 +305,7 @@ def test_every_library_marks_its_own_codes_right():
         assert not any(m.right for m in mark_codes(result, places[:1], ["200"])), name
 
 
-@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)"])
+@for_each("granularity", ["per_tensor", "per_channel(0)", "per_channel(1)", "per_group(3)"])
 def test_every_answer_is_explained_with_the_numbers_of_its_own_element(granularity):
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(8))
     result = qc.apply(x, qc.Scheme.parse(f"uint4 asymmetric {granularity}"))

@@ -93,7 +93,7 @@ def test_widths_whose_symmetric_scale_leaves_out_the_lowest_code(part):
         assert found.scale.item() == SYMMETRIC[rule](F(-1), F(3), as_narrow)
 
 
-@pytest.mark.parametrize("rule", ["middle", "observer", "below_middle", "zero"])
+@for_each("rule", ["middle", "observer", "below_middle", "zero"])
 def test_symmetric_zero_point(rule):
     for bits, signed, narrow in itertools.product(range(2, 17), (True, False), (True, False)):
         fmt = qc.IntFormat(bits, signed, narrow)

@@ -18,7 +18,7 @@ def sample():
     return torch.randn(6, 32, generator=torch.Generator().manual_seed(4)) * torch.linspace(0.1, 4, 6)[:, None]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@for_each("text", TEXTS)
 def test_scale_is_what_the_quantized_scales_give(text):
     scheme = qc.Scheme.parse(text)
     result = qc.apply(sample(), scheme)
@@ -37,7 +37,7 @@ def test_scale_is_what_the_quantized_scales_give(text):
     assert "quantized (" in trace.steps()[1].formula
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@for_each("text", TEXTS)
 def test_text_round_trips(text):
     scheme = qc.Scheme.parse(text)
     assert scheme.scales is not None

@@ -46,7 +46,7 @@ def test_unsigned(dtype):
     assert as_float32(np.array([0, 7, highest], dtype=dtype)).tolist() == [0, 7, float(np.float32(highest))]
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
+@for_each("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64])
 def test_unsigned_tensors(dtype):
     assert as_float32(torch.tensor([0, 7, 200], dtype=dtype)).tolist() == [0, 7, 200]
 
@@ -78,7 +78,7 @@ def test_float64_is_rounded_to_the_nearest():
     assert np.array_equal(as_float32(x).numpy(), x.astype(np.float32))
 
 
-@pytest.mark.parametrize("number", [1e39, -1e39, 3.5e38, 1.7e308])
+@for_each("number", [1e39, -1e39, 3.5e38, 1.7e308])
 def test_beyond_float32(number):
     for x in ([1.0, number], np.array(number), torch.tensor([number], dtype=torch.float64)):
         with pytest.raises(qc.QuantError, match="beyond float32"):
@@ -105,7 +105,7 @@ def test_layouts_in_memory(array):
         assert np.array_equal(result.x.numpy(), plain)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "turn", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[1:, 2:5], lambda x: x[0].expand(3, 6)]
 )
 def test_tensors_that_are_not_contiguous(turn):

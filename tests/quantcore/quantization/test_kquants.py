@@ -146,7 +146,7 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("name", SENTENCES)
+@for_each("name", SENTENCES)
 def test_what_is_said(name):
     assert tuple(qc.differences(preset(name))) == SENTENCES[name]
 
@@ -242,7 +242,7 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "bits"), OWN)
+@for_each(("text", "bits"), OWN)
 def test_searches_of_other_formats(text, bits):
     """A search is a range setting like any other and works with other bit widths, groups and super-blocks."""
     scheme = qc.Scheme.parse(text)

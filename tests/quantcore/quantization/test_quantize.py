@@ -247,7 +247,7 @@ def test_parameters_and_codes_against_numpy(shape, granularity, block, symmetric
             assert np.array_equal(result.error[part].numpy(), inside - x_hat)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "granularity", [qc.PerTensor(), qc.PerChannel(1), qc.PerGroup(384), qc.PerBlock((600, 500))]
 )
 def test_tensor_larger_than_a_box_of_the_walk(granularity):
@@ -358,7 +358,7 @@ USYM, UASYM = qc.Scheme(qc.UINT8), qc.Scheme(qc.UINT8, symmetric=False)
 f32 = np.float32
 
 
-@pytest.mark.parametrize(("scheme", "code"), [(SYM, 0), (USYM, 128), (ASYM, -128), (UASYM, 0)])
+@for_each(("scheme", "code"), [(SYM, 0), (USYM, 128), (ASYM, -128), (UASYM, 0)])
 def test_zeros_are_exact(scheme, code):
     result = exact([0.0, -0.0], scheme, 1, code, [code, code], [0, 0])
     assert result.error.tolist() == [0, 0]
@@ -510,7 +510,7 @@ def test_a_zero_point_that_is_no_code_may_be_any_number(scheme):
         qc.apply(torch.zeros(2, 32), qc.Scheme.parse(scheme))
 
 
-@pytest.mark.parametrize(("zero_point", "outside"), [(127, False), (-128, False), (128, True), (-129, True)])
+@for_each(("zero_point", "outside"), [(127, False), (-128, False), (128, True), (-129, True)])
 def test_zero_point_outside_the_format(zero_point, outside):
     scheme = qc.Scheme(range_setting=qc.Given(0.5, zero_point))
     with pytest.warns(UserWarning, match=f"zero_point {zero_point}") if outside else nullcontext():
@@ -522,7 +522,7 @@ def test_zero_point_outside_the_format(zero_point, outside):
     assert result.dequantized.tolist() == ((expected - zero_point) * 0.5).tolist()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("zero_points", "named"), [((-129, 0), -129), ((0, 128), 128), ((-128, 130), 130), ((-130, 131), -130)]
 )
 def test_the_zero_point_that_is_named_lies_outside(zero_points, named):

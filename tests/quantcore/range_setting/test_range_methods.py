@@ -487,7 +487,7 @@ def test_half_quadratic_has_the_recorded_parameters(case):
         assert np.array_equal(found.numpy(), ARRAYS[f"{name}.{what}"].astype(found.numpy().dtype)), what
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("uint4 asymmetric half_quadratic hqq", "per-channel or per-group"),

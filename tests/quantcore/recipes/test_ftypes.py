@@ -7,6 +7,7 @@ import math
 from functools import cache
 
 import pytest
+from grid import for_each
 from places import ROOT
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
@@ -67,7 +68,7 @@ def expected(case, order):
     return {"id": case["id"], "types": types} | {key: case[key] for key in ("bytes",) if key in case}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "model", [*WRITTEN, *REAL, *OTHERS, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
 )
 def test_types_sizes_and_refusals_are_llama_cpps(model, files):
@@ -122,7 +123,7 @@ def test_a_hugging_face_model_has_llama_cpps_names():
         ftype_size(EXAMPLES["minilm"], "Q4_K_M")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "options", "words"),
     [
         (("minilm", "Q4_K_X"), {}, r"no ftype the text 'Q4_K_X'; the nearest is Q4_K_[SM]"),

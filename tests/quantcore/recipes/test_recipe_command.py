@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from grid import for_each
 
 from quantcore.__main__ import main
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
@@ -49,7 +49,7 @@ def test_a_size_is_made_of_what_the_tool_has(capsys):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "said"),
     [
         (["--ftype", "Q4_K_X"], "no ftype the text 'Q4_K_X'"),

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from torch import nn
 
 import quantcore as qc
@@ -235,14 +236,14 @@ def test_auto_round_has_16_bits_for_what_stays():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("tool", ["compressed-tensors", "torchao", "ModelOpt", "AutoRound", "MLX"])
+@for_each("tool", ["compressed-tensors", "torchao", "ModelOpt", "AutoRound", "MLX"])
 def test_what_a_tool_is_said_to_have_it_has(tool):
     for scheme in TOOLS[tool].menu:
         made = recipe({"layers.0.up.weight": scheme}, tool)
         assert made.reasons == {"layers.0.up.weight": made.reasons["layers.0.up.weight"]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "tool", "nearest"),
     [
         (INT4, "MLX", "uint4 asymmetric per_group(32)"),
@@ -265,7 +266,7 @@ def test_a_scheme_that_a_tool_lacks_is_refused_with_the_nearest(scheme, tool, ne
     assert str(error.value).endswith(f" {nearest}.")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("chosen", "tool", "words"),
     [
         ({"a.weight": "as stored"}, "torchao", "No tensor is to be quantized"),
@@ -311,7 +312,7 @@ def test_llama_cpp_gives_a_plan_its_types():
     assert made.reasons["encoder.layer.0.output.LayerNorm.weight"].startswith("as stored: it ")
 
 
-@pytest.mark.parametrize("ftype", ["Q4_K_M", "Q2_K", "IQ3_XXS", "MXFP4_MOE"])
+@for_each("ftype", ["Q4_K_M", "Q2_K", "IQ3_XXS", "MXFP4_MOE"])
 def test_a_recipe_of_an_ftype_leads_to_its_types(ftype):
     minilm = open_checkpoint(EXAMPLES["minilm"])
     file = ftype_file(minilm, ftype, dry_run=True)
@@ -319,7 +320,7 @@ def test_a_recipe_of_an_ftype_leads_to_its_types(ftype):
     assert ftype_types(minilm, **made.json | {"imatrix": True}) == dict(file.types)
 
 
-@pytest.mark.parametrize("kind", ["IQ2_S", "IQ2_XS", "IQ3_S", "Q3_K", "MXFP4", "Q8_0"])
+@for_each("kind", ["IQ2_S", "IQ2_XS", "IQ3_S", "Q3_K", "MXFP4", "Q8_0"])
 def test_the_words_are_as_llama_quantize_reads_them(kind):
     """A shell splits them, and the program lowers the letters of a pattern, which ends at the first =."""
     minilm = open_checkpoint(EXAMPLES["minilm"])

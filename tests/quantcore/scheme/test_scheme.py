@@ -65,7 +65,7 @@ def test_texts_are_distinct():
     assert len({str(scheme) for scheme in schemes}) == len(schemes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "text"),
     [
         (qc.Scheme(), "int8 symmetric per_tensor min_max textbook"),

@@ -4,6 +4,7 @@ import contextlib
 import io
 
 import pytest
+from grid import for_each
 
 import quantcore as qc
 from quantcore import outputs
@@ -42,7 +43,7 @@ def test_each_method_gives_the_same_output_by_its_script(scheme, of_x):
             last_line(method_script(made, found.method, OPTIONS, found.sqnr_db + 0.02))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "scheme"),
     [
         ("smoothquant", "int4"),
@@ -63,7 +64,7 @@ def test_libraries_give_quantcores_numbers(method, scheme):
     assert installed(name) == version
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "more", "said"),
     [
         ("gptq", {}, "GPTQModel can't be installed"),

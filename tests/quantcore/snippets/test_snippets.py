@@ -152,10 +152,10 @@ def test_scripts_hold_where_codes_wrap_under_a_scale_of_0():
         run(write(literal(x.numpy()), result))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["int4 asymmetric per_group(32)", "uint16 asymmetric per_block([7,9]) percentile(99)"]
 )
-@pytest.mark.parametrize("write", WRITERS)
+@for_each("write", WRITERS)
 def test_many_elements_are_packed_and_hashed(write, text):
     x = sample((60, 96))
     script = write(literal(x.numpy()), qc.apply(x, qc.Scheme.parse(text)))
@@ -164,8 +164,8 @@ def test_many_elements_are_packed_and_hashed(write, text):
     assert torch.equal(run(script)["x"], x)
 
 
-@pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize(("shape", "old"), [((4, 5), "expected = torch.tensor("), ((40, 50), '== (\n    "')])
+@for_each("write", WRITERS)
+@for_each(("shape", "old"), [((4, 5), "expected = torch.tensor("), ((40, 50), '== (\n    "')])
 def test_script_notices_another_tensor(write, shape, old):
     x = sample(shape)
     script = write(literal(x.numpy()), qc.apply(x, qc.Scheme()))

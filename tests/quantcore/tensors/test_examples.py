@@ -38,7 +38,7 @@ def test_example(name: str) -> None:
     assert fits_link(example.load()) == (x.size < 1000)
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@for_each("name", PRINTED)
 def test_worked_examples_are_as_printed(name: str) -> None:
     np.testing.assert_array_equal(EXAMPLES[name].load(), parse(PRINTED[name]), strict=True)
 

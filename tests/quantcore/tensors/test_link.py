@@ -84,7 +84,7 @@ def test_large_tensors_are_not_compressed_to_find_out(monkeypatch: pytest.Monkey
     assert len(compressed) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "words"),
     [
         (np.zeros(3), ["float64", "astype"]),
@@ -201,7 +201,7 @@ def test_content_hash_sees_everything() -> None:
         content_hash(np.array([{}]))
 
 
-@pytest.mark.parametrize("text", ["a", "s = x.abs().max() / 127\nq = x / s\n", "é ✓ \ud800", "x" * 200_000])
+@for_each("text", ["a", "s = x.abs().max() / 127\nq = x / s\n", "é ✓ \ud800", "x" * 200_000])
 def test_a_text_comes_back_from_a_link(text):
     assert decode_text(encode_text(text)) == text
     assert len(encode_text(text)) < 1_000

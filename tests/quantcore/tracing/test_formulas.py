@@ -279,7 +279,7 @@ def test_a_line_that_is_false_is_found():
             assert proved(wrong, t) is False, step
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "onnx", "compressed_tensors", "textbook"])
+@for_each("name", ["onnxruntime", "onnx", "compressed_tensors", "textbook"])
 def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
     """There it matters whether s is divided by before or after it is rounded to float32."""
     rng, differ = np.random.default_rng(0), 0

@@ -210,7 +210,7 @@ def test_known_steps():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
+@for_each(
     ("x", "scheme", "says"),
     [
         ([0.0, 0.0], qc.Scheme(), "1, since"),
@@ -317,7 +317,7 @@ def test_codes_of_a_file_that_rounding_would_not_give(fmt):
             assert read(said.rpartition(" ")[2]) == pytest.approx(float(would))
 
 
-@pytest.mark.parametrize("name", ["gguf.Q3_K", "gguf.Q4_K", "gguf.Q6_K", "gguf.IQ4_NL"])
+@for_each("name", ["gguf.Q3_K", "gguf.Q4_K", "gguf.Q6_K", "gguf.IQ4_NL"])
 def test_a_search_tells_the_trial_that_it_took_and_the_error_of_the_first(name):
     result, seen = qc.apply(sample((2, 256), 4), qc.PRESETS[name]), set()
     for index in itertools.product(range(2), range(0, 256, 16)):

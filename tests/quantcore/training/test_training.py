@@ -123,7 +123,7 @@ def test_fake_quantized_is_dequantized(convention, part):
     assert found >= 2
 
 
-@pytest.mark.parametrize(("scale", "zero_point"), [(1.0, 0), (0.5, 1), (1.0, -2), (0.25, 3)])
+@for_each(("scale", "zero_point"), [(1.0, 0), (0.5, 1), (1.0, -2), (0.25, 3)])
 def test_straight_through_gradient_is_torchs(scale, zero_point):
     scheme = qc.Scheme(qc.INT4, range_setting=qc.Given(scale, zero_point))
     x, y = (eighths(40, 9).requires_grad_() for _ in range(2))
@@ -339,8 +339,8 @@ def test_progress_is_of_its_network():
     assert kept[0].accuracy < 0.3 < 0.8 < kept[3].accuracy
 
 
-@pytest.mark.parametrize("kind", [StraightThrough, LearnedScales])
-@pytest.mark.parametrize("activations", [None, "uint2 asymmetric"])
+@for_each("kind", [StraightThrough, LearnedScales])
+@for_each("activations", [None, "uint2 asymmetric"])
 def test_training_sees_what_is_stored(network, kind, activations):
     """Between steps, the logits during training are those of the quantized network that would be stored."""
     images = training.load_digits().train_images

@@ -34,7 +34,7 @@ def places(result, asked, question):
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("result", "asked"), [(RESULT, "codes"), (ROWS, "codes"), (ROWS, "zero_point"), (RESULT, "zero_point")]
 )
 def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked):

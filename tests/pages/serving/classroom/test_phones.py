@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from grid import for_each
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
@@ -96,7 +97,7 @@ def test_the_largest_question_fits_into_one_kilobyte(phone, classes):
     assert 900 < size <= 1024
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "status"),
     [(b"", 400), (b"[]", 400), (b"{", 400), (b"[" * 1000, 400), (b"\xff", 400), (b" " * 1025, 413), (b'{"browser": 1}', 400),
      (b'{"browser": "\\ud800"}', 400), (b'{"browser": ""}', 400), (b'{"browser": "' + b"a" * 41 + b'"}', 400)],
@@ -106,7 +107,7 @@ def test_what_no_phone_sends_is_one_sentence(phone, classes, body, status):
     problem(phone.post(f"/below/class/{code}/state", content=body), status)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sent",
     [{}, {"round": "1"}, {"round": True, "typed": []}, {"typed": "12"}, {"round": 1.0}, {"typed": ["1"] * 9}, {"typed": [1, 2]},
      {"typed": [["1"], "2"]}, {"typed": ["1", "\ud800"]}, {"typed": ["1", "<img src=x>"]}],
@@ -119,7 +120,7 @@ def test_what_is_not_an_answer_is_one_sentence(phone, classes, sent):
     assert classes.board(code, secret)[:2] == (1, 0)
 
 
-@pytest.mark.parametrize("code", ["short", "uuuuuuuu", "zzzzzzzz", "%00", "é" * 8])
+@for_each("code", ["short", "uuuuuuuu", "zzzzzzzz", "%00", "é" * 8])
 def test_a_code_without_a_class_is_one_sentence(phone, code):
     assert "code" in problem(send(phone, code, "join"), 404)
 

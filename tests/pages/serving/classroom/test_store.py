@@ -435,7 +435,7 @@ def test_upkeep_deletes_what_an_ended_process_left(tmp_path, monkeypatch):
     refused(404, long_ago.join, code)
 
 
-@pytest.mark.parametrize("chosen", ["off", "OFF", "s3://bucket/folder", "memory://x"])
+@for_each("chosen", ["off", "OFF", "s3://bucket/folder", "memory://x"])
 def test_without_a_local_folder_there_are_no_classes(chosen):
     assert "QUANTSCOPE_STORE" in refused(503, place.opened_at, settings.Settings(store=chosen))
 
@@ -648,7 +648,7 @@ def test_a_class_that_cannot_be_ended_for_want_of_room_is_still_there(tmp_path):
     classes.close()
 
 
-@pytest.mark.parametrize("jump", [-5 * 365 * 86_400, -3600, 3 * 3600, 30 * 86_400])
+@for_each("jump", [-5 * 365 * 86_400, -3600, 3 * 3600, 30 * 86_400])
 def test_a_clock_that_jumps_ends_no_class(tmp_path, jump):
     """Of the same process, and of one that starts afterwards; after a boot, nothing goes back."""
     now = [1_800_000_000.0]

@@ -92,7 +92,7 @@ def test_gguf_and_hugging_face(architecture, tmp_path):
     assert pairs(other, original) == ({v: k for k, v in named.items()}, ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mine", "theirs"),
     [
         ("", "model."),
@@ -135,7 +135,7 @@ STACKS = {
 }
 
 
-@pytest.mark.parametrize("kind", STACKS)
+@for_each("kind", STACKS)
 def test_names_of_stacks(kind, tmp_path):
     """Against experts apart, and against a stack as transformers names it; Mixtral has w1, w2 and w3."""
     mixtral, up = "Mixtral" in kind, torch.randn(3, 8, 32)

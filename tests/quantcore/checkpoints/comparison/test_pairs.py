@@ -5,6 +5,7 @@ import pytest
 import torch
 from gguf_bytes import STRING, info
 from gguf_bytes import gguf as gguf_file
+from grid import for_each
 from releases import release
 
 from quantcore.checkpoints import open_checkpoint
@@ -40,7 +41,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("x", "y", "alike"), SHAPES)
+@for_each(("x", "y", "alike"), SHAPES)
 def test_shapes_of_one_name(x, y, alike, opened):
     """Equal ones but for axes of length 1, and transposed matrices, of stacks too; all others differ."""
     pairs, unpaired = paired(opened({"w": x}), opened({"w": y}))
@@ -69,7 +70,7 @@ def test_of_several_names_one_of_the_same_shape(opened):
 QKV = {n: f"{L}.self_attn.{n}_proj.weight" for n in ("q", "k", "v", "qkv")}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fused", "parts", "fits"),
     [
         ((16, 32), [(8, 32), (4, 32), (4, 32)], True), ((16, 32), [(8, 32), (4, 32), (4, 16)], False),
@@ -81,7 +82,7 @@ QKV = {n: f"{L}.self_attn.{n}_proj.weight" for n in ("q", "k", "v", "qkv")}
         ((2, 8, 16), [(2, 8, 8), (2, 4, 8), (2, 4, 8)], True),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("swap", [False, True])
+@for_each("swap", [False, True])
 def test_what_fits_into_a_fused_tensor(fused, parts, fits, swap, opened):
     """Parts of its width whose rows add up, of a stack for each expert; also where it is stored as its transpose."""
     apart = dict(zip(("q", "k", "v"), parts, strict=True))
@@ -137,7 +138,7 @@ def test_fused_experts_against_single_ones(experts, opened):
     assert pairs == {n: f"{name}[{n.split('.')[5]}] rows {rows[n.split('.')[6][:-5]]}" for n in single}
 
 
-@pytest.mark.parametrize(("shape", "expert", "part"), [((3, 4, 8), 2, "{}[2]"), ((3, 8, 4), 2, "{}[2] transposed"), ((3, 4, 8), 3, None), ((3, 5, 8), 1, None)])
+@for_each(("shape", "expert", "part"), [((3, 4, 8), 2, "{}[2]"), ((3, 8, 4), 2, "{}[2] transposed"), ((3, 4, 8), 3, None), ((3, 5, 8), 1, None)])
 def test_an_expert_of_a_stack(shape, expert, part, opened):
     stack, single = f"{L}.mlp.experts.up_proj", f"{L}.mlp.experts.{expert}.up_proj.weight"
     pairs, unpaired = paired(opened({stack: shape}), opened({single: (4, 8)}))
@@ -157,7 +158,7 @@ def test_parts_that_cannot_be_read(opened):
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("original", "other", "wanted"),
     [
         ({TABLE: 16}, {"a.w": 3, TABLE: 16, HEAD: 16}, [(TABLE, TABLE), (HEAD, TABLE)]),

@@ -166,7 +166,7 @@ def test_where_a_comparison_goes_on(tmp_path):
     assert next(none.steps()).name == ""
 
 
-@pytest.mark.parametrize("shape", [(1,), (2,), (1, 1), (3, 5)])
+@for_each("shape", [(1,), (2,), (1, 1), (3, 5)])
 def test_bytes_and_bits_of_a_weight(shape, tmp_path):
     """Also of a single number."""
     x = torch.ones(shape)
@@ -176,7 +176,7 @@ def test_bytes_and_bits_of_a_weight(shape, tmp_path):
     assert (one.num_bytes, one.bits_per_weight) == ((4 * x.numel(), 2 * x.numel()), (32, 16))
 
 
-@pytest.mark.parametrize(("original", "other", "heads"), [(W, "qkv.weight", 4), ("qkv.weight", W, 4), (W, W, 4), ("qkv.weight", "b.weight", 0)])
+@for_each(("original", "other", "heads"), [(W, "qkv.weight", 4), ("qkv.weight", W, 4), (W, W, 4), ("qkv.weight", "b.weight", 0)])
 def test_heads_by_the_name_of_either_side(original, other, heads, tmp_path):
     given = compared(tmp_path, {original: weight(64)}, {other: weight(64)})
     orders, likely = given.orders_of(Pair(Part(original), Part(other), (64, 128)))
@@ -241,7 +241,7 @@ VALUES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", VALUES)
+@for_each("what", VALUES)
 def test_values_that_are_not_finite(what):
     """Counted by side and left out on both; −0 and 0, and one NaN and another, differ in their bits."""
     x, y, nonfinite = VALUES[what]

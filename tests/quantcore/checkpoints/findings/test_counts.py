@@ -300,7 +300,7 @@ def _is_gap(logs, weights, end, rest):
     return gap > max(GAP * (max(numbers) - min(numbers)), needed)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("logs", "far"),
     [([0.0] * 8 + [5.0], {8}), ([0.0] * 8 + [-5.0], {8}), ([0.0] * 8 + [0.1], set()), ([0, 1, 2, 3, 4, 5, 6, 7, 8], set())],
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Scales of 0 over codes that differ: counted as a loop over blocks does, and wrong only where something is lost."""
 
 import numpy as np
-import pytest
 import torch
+from grid import for_each
 from random_releases import FORMATS
 from releases import release
 
@@ -38,7 +38,7 @@ def found(folder, tensors, config, against=None):
     return [(f.severity, f.facts["dead"], f.facts["at"]) for f in errors]
 
 
-@pytest.mark.parametrize("form", SCALES)
+@for_each("form", SCALES)
 def test_runs_are_counted_as_by_a_loop(form, tmp_path):
     tensors, config = stored(form, weight(1))
     sound = release(tmp_path / "sound", tensors, config).tensors[f"{W}.weight"]

@@ -45,7 +45,7 @@ def test_factors_that_noise_explains(relative, n, least, tmp_path):
         assert [e.facts["low"] for e in what] == [pytest.approx(1 / by, rel=1e-4)] * found
 
 
-@pytest.mark.parametrize(("many", "counted"), [(9, 9), (11, 11), (12, 17), (20, 25)])
+@for_each(("many", "counted"), [(9, 9), (11, 11), (12, 17), (20, 25)])
 def test_factors_of_a_quarter_of_the_rows(many, counted, tmp_path):
     """They are meant: then those that noise alone would explain count, too."""
     x = weight()
@@ -90,7 +90,7 @@ def test_factors_that_leave_much(left, found, tmp_path):
         assert bool(list(hypothesis(s))) is found
 
 
-@pytest.mark.parametrize(("size", "found"), [(4, False), (8, True), (64, True), (128, False)])
+@for_each(("size", "found"), [(4, False), (8, True), (64, True), (128, False)])
 def test_blocks_that_show_a_factor(size, found, tmp_path):
     """Of at least eight columns, and several to a row."""
     x = weight()
@@ -156,7 +156,7 @@ def test_what_formulas_call_the_numbers(name):
             assert known.keys() >= {"codes"}
 
 
-@pytest.mark.parametrize("name", ["gguf_legacy", "gguf_k", "gguf_iq", "gguf_ternary_fp4"])
+@for_each("name", ["gguf_legacy", "gguf_k", "gguf_iq", "gguf_ternary_fp4"])
 def test_what_bits_of_a_block_are_called(name):
     """A number of which a block has several has its index."""
     kinds = {

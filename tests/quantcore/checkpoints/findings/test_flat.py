@@ -1,7 +1,6 @@
 """Rows and columns of one number, layers that are not there, and a head that is not: held against plain loops and real names."""
 
 import numpy as np
-import pytest
 from grid import for_each
 
 from quantcore.checkpoints.containers.stored import StoredTensor
@@ -81,7 +80,7 @@ def test_short_lines_say_nothing(shape):
 ROWS_OF_0 = Flat("row", 8, 64, 8, 56, True, "code")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("flat", "others", "kind"),
     [
         (ROWS_OF_0, 4, "flat_rows"),

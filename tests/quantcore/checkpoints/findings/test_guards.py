@@ -545,7 +545,7 @@ def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     assert bool(found) is (bits > 0)
 
 
-@pytest.mark.parametrize(("bits", "wraps"), [(2, True), (3, False), (4, True), (8, True)])
+@for_each(("bits", "wraps"), [(2, True), (3, False), (4, True), (8, True)])
 def test_zero_points_that_wrap_within_a_word(bits, wraps):
     """Of GPTQ's first version, where a word holds whole codes."""
     pieces = named(

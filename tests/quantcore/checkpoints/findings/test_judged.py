@@ -52,7 +52,7 @@ def test_a_weight_that_equals_its_original_is_not_searched(tmp_path):
     assert kinds(s, measured(s, 0.0, 9.0)) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "kind"), [(6, "scale_wrong"), (12, "scale_wrong"), (13, "row_factors"), (30, "row_factors")]
 )
 def test_factors_of_few_rows_are_wrong_scales(rows, kind, tmp_path):
@@ -160,7 +160,7 @@ def test_factors_of_columns_that_a_stored_scale_undoes(stored, severity, tmp_pat
     assert ("Neither" in finding.sentence) is (severity == "error")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "original", "heads"),
     [(W, "a.weight", 8), ("a.weight", W, 8), (W, W, 8), ("a.weight", "b.weight", 0)],
 )

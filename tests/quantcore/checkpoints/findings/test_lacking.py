@@ -76,7 +76,7 @@ def test_keys_and_values_of_one_layer_of_few(complete, error):
     assert (("error", "1.self_attn.k_proj") in found_in(stored)) is error
 
 
-@pytest.mark.parametrize("other", ["qkv_proj", "query_key_value", "kv_b_proj", "gate"])
+@for_each("other", ["qkv_proj", "query_key_value", "kv_b_proj", "gate"])
 def test_a_layer_that_computes_something_else(other):
     """It has a module that complete layers do not have."""
     own = {f"model.layers.2.self_attn.{n}.weight": Piece() for n in (other, "o_proj", "q_proj")}
@@ -164,7 +164,7 @@ def test_a_norm_of_a_layer_with_experts():
     assert set(found_in(narrow)) == {("note", "2.input_layernorm")}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shards", "complete"), [((1, 2), True), ((1,), False), ((2,), False), ((1, 2, 3), True)]
 )
 def test_all_shards_are_needed(shards, complete):

@@ -184,7 +184,7 @@ def test_sizes_in_steps(tmp_path):
     assert elements.excess.tolist() == pytest.approx([-0.04] * len(at), abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["ct_int4", "awq", "nf4", ""])
+@for_each("name", ["ct_int4", "awq", "nf4", ""])
 def test_a_zero_point_is_no_min(name, tmp_path):
     """It counts in steps, which the scale multiplies."""
     stored = releases.WRITERS[name][0](M, weight()) if name else {W: weight()}

@@ -180,8 +180,8 @@ def test_arithmetic_of_dtypes(dtype, ways, tmp_path):
         assert others.found(1000).tolerance == pytest.approx(BFLOAT16 + unit)
 
 
-@pytest.mark.parametrize("step", [1.0, 2.0])
-@pytest.mark.parametrize(("units", "explained"), [(0.95, True), (1.05, False)])
+@for_each("step", [1.0, 2.0])
+@for_each(("units", "explained"), [(0.95, True), (1.05, False)])
 def test_an_original_that_was_rounded_afterwards(step, units, explained):
     """Its values lie within half a unit in their last place: 2^-9 of them, in steps of their codes."""
     x, scale = torch.tensor([1.0, -1.0, 4.0]), torch.tensor([0.01, 0.01, -0.04])

@@ -124,7 +124,7 @@ def test_names_of_orders(file, likely, wanted):
     assert orders.order_of(torch.tensor(back(file)), likely) == wanted
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("n", "most", "wanted"), [(5, 8, range(5)), (8, 8, range(8)), (9, 3, (0, 4, 8)), (1, 4, (0,))]
 )
 def test_rows_spread_evenly(n, most, wanted):

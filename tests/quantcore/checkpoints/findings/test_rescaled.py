@@ -134,8 +134,8 @@ def test_factors_of_rows(shape, tmp_path):
     assert found.double().tolist() == pytest.approx(wanted.tolist(), rel=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(ROWS, COLUMNS), (ROWS, 4, COLUMNS // 4)])
-@pytest.mark.parametrize(("axis", "what"), [(0, "row"), (-1, "column")])
+@for_each("shape", [(ROWS, COLUMNS), (ROWS, 4, COLUMNS // 4)])
+@for_each(("axis", "what"), [(0, "row"), (-1, "column")])
 def test_products(shape, axis, what, tmp_path):
     """The rows asked for, and how many factors differ from 1 by more than 1 %."""
     x = weight().reshape(shape)

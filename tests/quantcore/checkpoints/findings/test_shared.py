@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import releases
 import torch
+from grid import for_each
 from releases import CONFIG, WRITERS, release
 from suspects import of_layers, weight
 
@@ -165,7 +166,7 @@ def test_bits_of_mlx(stored, said, tmp_path):
     assert [(f["said"], f["bits"]) for f in facts] == [(said, stored)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stored", "said"), [((4, 64), (8, 32)), ((4, 64), (2, 128)), ((8, 32), (4, 64)), ((4, 64), None)]
 )
 def test_bits_of_mlx_that_two_group_sizes_fit(stored, said, tmp_path):

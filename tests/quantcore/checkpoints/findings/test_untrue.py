@@ -3,9 +3,9 @@
 import dataclasses
 
 import numpy as np
-import pytest
 import torch
 from checkpoint_cases import case
+from grid import for_each
 from random_releases import stored
 from releases import release
 from safetensors.numpy import save_file
@@ -52,7 +52,7 @@ def test_scales_of_0_are_no_powers_of_two(tmp_path):
     assert "scales_powers_of_two" not in kinds
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "values"),
     [
         ("embeddings.position_ids", np.arange(8)[None]),

@@ -322,7 +322,7 @@ def test_zero_points_of_gptq(tmp_path):
     assert wraps == [{"stored": 15, "unwrapped": 16, "zeros": 3, "share": 3 / total}]
 
 
-@pytest.mark.parametrize(("name", "piece", "wrong", "right"), [
+@for_each(("name", "piece", "wrong", "right"), [
     ("modelopt_nvfp4", "weight_scale_2", 1.001, 1.0), ("ct_nvfp4", "weight_global_scale", 0.999, 1.0),
     ("ct_nvfp4", "weight_global_scale", 0.0, 2.0), ("modelopt_nvfp4", "weight_scale_2", 5.0, 0.001),
 ])  # fmt: skip
@@ -483,7 +483,7 @@ def test_a_row_of_packed_codes_can_be_as_long_as_its_bits(tmp_path):
         ct_packed(tmp_path / "65", 1, (2, 65), 2, torch.ones(2, 1)).read()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "name"), [("0.0.1", "padded"), ("99.0.0", "dense"), ("nothing", "dense"), ("", "dense")]
 )
 def test_versions_that_pack_otherwise(version, name, tmp_path):
