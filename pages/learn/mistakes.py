@@ -15,7 +15,7 @@ from pages.shared.large import is_large
 from pages.shared.state import choice
 from pages.sidebar import match_fields
 from quantcore.mistakes import CASES, OutcomePair, SourceLine, compare, lines
-from quantcore.wording import count
+from quantcore.wording import count, signed
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
 SIDE = 8  # rows and columns used of the visitor's tensor
@@ -93,7 +93,8 @@ def find(comparison: OutcomePair, marks: np.ndarray, key: str, picked: int) -> N
     """Draw the result of the wrong code, with cells to click, and the code."""
     with words:
         st.markdown(
-            f"Which cells are wrong? Click them, then press *reveal*. {messages.plain(CASES[step].hint)}"
+            "Which cells are wrong? Click them, then press *reveal*. "
+            f"{messages.plain(signed(CASES[step].hint))}"
         )
         st.code("\n".join(map(nameless, lines(CASES[step])[0])), language="python", wrap_lines=True)
         st.caption(f"{count(picked, 'cell')} chosen.")
@@ -111,7 +112,7 @@ def reveal(comparison: OutcomePair, marks: np.ndarray, summary: str) -> None:
     wrong, right = comparison.wrong, comparison.right
     with words:
         st.markdown(f"**{case.title}.** {summary}.")
-        st.markdown(f"**What goes wrong:** {messages.plain(case.why)}")
+        st.markdown(f"**What goes wrong:** {messages.plain(signed(case.why))}")
         st.markdown(f"**Fix:** {messages.plain(case.fix)}")
         st.code(difference(*lines(case)), language="diff", wrap_lines=True)
         if comparison.hidden.any():

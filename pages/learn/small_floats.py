@@ -12,7 +12,7 @@ from pages.shared.state import choice
 from pages.shared.state.selection import generated
 from quantcore import figures, tensors
 from quantcore.figures import typography
-from quantcore.wording import difference
+from quantcore.wording import difference, signed
 
 NAME = "small_floats"
 MX, NV = qc.PRESETS["torchao.mxfp4"], qc.PRESETS["torchao.nvfp4"]
@@ -99,8 +99,8 @@ match step:
         float_scale, mx, nv = list(quality.values())[:3]
         words.markdown(
             "Normally distributed numbers in the four formats. A scale that is a power of two saves bits and "
-            f"changes the SQNR by {difference(mx, float_scale):+.1f} dB against a float32 scale; NVFP4's "
-            f"smaller blocks are at {difference(nv, mx):+.1f} dB against MXFP4."
+            f"changes the SQNR by {signed(f'{difference(mx, float_scale):+.1f}')} dB against a float32 "
+            f"scale; NVFP4's smaller blocks are at {signed(f'{difference(nv, mx):+.1f}')} dB against MXFP4."
         )
         with picture:
             views.table(rows)

@@ -101,7 +101,7 @@ match step:
         words.markdown(
             "Padding, masks and ReLUs produce many exact zeros. If 0 lay between two codes, all of them "
             "would have the same error. So the range is widened to include 0, and z is rounded to an "
-            "integer: then (z - z) · s is exactly 0. These values lie far from 0, so the codes between 0 "
+            "integer: then (z − z) · s is exactly 0. These values lie far from 0, so the codes between 0 "
             "and the lowest of them are wasted."
         )
         with picture:

@@ -21,7 +21,10 @@ import visitor
 import websockets
 from grid import for_each
 from loops import finish
+from places import ROOT
 from served import Server, free_port, serve
+from streamlit.runtime.scriptrunner import magic
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 
 from benchmarks.processes import processor_time
 from benchmarks.visitor import Visitor, visit
@@ -263,6 +266,12 @@ def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
     assert "runner.postScriptGC" in config.get_config_options()
     assert config.get_option("runner.postScriptGC") is False
     assert config.get_option("server.fileWatcherType") == "none"
+
+
+def test_a_page_is_compiled_without_a_syntax_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11.7 fails where two threads make trees at once, as visitors of a new server do."""
+    monkeypatch.setattr(magic, "add_magic", lambda *_: pytest.fail("the page becomes a syntax tree"))
+    assert ScriptCache().get_bytecode(str(ROOT / "pages" / "explore" / "explore" / "page.py"))
 
 
 def test_only_the_community_cloud_may_send_messages_to_the_app(server: str) -> None:

@@ -1,6 +1,7 @@
 """A lesson without a browser: opened by a link, and what it shows."""
 
 import json
+import re
 from typing import Any
 
 from app_page import lines, said, the_app
@@ -54,6 +55,14 @@ def code(at: AppTest) -> str:
     """The text of the blocks of code and arithmetic, with a hyphen for a minus sign, as Python writes it."""
     text = "\n".join([*(block.value for block in blocks(at)), *lines(at)])
     return text.replace("−", "-")
+
+
+def hyphens(at: AppTest) -> list[str]:
+    """The texts with a hyphen where a minus sign belongs; not those with code."""
+    shown = [*lines(at), *tables(at), *(text for text in said(at.markdown) if "`" not in text)]
+    return [
+        text for text in shown if re.search(r"(?<!\w)-( ?[\d.(]| \w)", text) and not text.startswith("- ")
+    ]
 
 
 def assert_clean(at: AppTest) -> None:

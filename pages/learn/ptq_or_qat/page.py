@@ -105,7 +105,7 @@ def slopes(which: str) -> None:
         f"{found.x.size:,} points. Beyond the last code x̂ no longer changes, and the slope is 0. The "
         "forward pass does not pretend: the loss is that of the quantized weights.",
         "scales": "The scale can be learned like a weight: x̂ = round(x/s) · s. Inside the range, its slope "
-        "is round(x/s) - x/s, the rounding error in steps: a sawtooth. Clipped values pull harder toward a "
+        "is round(x/s) − x/s, the rounding error in steps: a sawtooth. Clipped values pull harder toward a "
         "wider range: their slope is the last code. **LSQ** (learned step size quantization) balances the "
         "two by gradient descent.",
     }

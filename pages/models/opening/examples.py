@@ -28,7 +28,7 @@ class ExampleCard:
 EXAMPLE_CARDS = {
     "chgnet-w4a16": ExampleCard(
         "A whole model",
-        "136 tensors, 4 bits: CHGNet as W4A16",
+        "CHGNet in 4 bits, 136 tensors",
         "atom_conv_layers.0.twoBody_atom.mlp_core.layers.0.weight",
     ),
     "minilm-gptq": ExampleCard("GPTQ", "One outlier spoils a row", "encoder.layer.0.output.dense.weight"),

@@ -73,14 +73,14 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         "not compared": sum(bool(r.problem) for r in known),
     }
     told = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for what, n in counts.items() if n]
-    st.markdown(messages.plain(summary(known) + (f" {'; '.join(told)}: see Remarks." if told else "")))
-    _why(found, known)
     rows = rows_of(known, chosen)
-    if not rows.empty:
-        targets = tuple(rows.head(DRAWN)["place"])
-        figure = _harm(rows, chosen)
-        st.caption(figure.layout.meta)
-        charts.clickable(figure, NAME, CHART, targets, _open)
+    figure = None if rows.empty else _harm(rows, chosen)
+    with st.container(gap="xxsmall"):
+        st.markdown(messages.plain(summary(known) + (f" {'; '.join(told)}: see Remarks." if told else "")))
+        _why(found, known)
+        if figure is not None:
+            st.caption(figure.layout.meta)
+            charts.clickable(figure, NAME, CHART, tuple(rows.head(DRAWN)["place"]), _open)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
         what = "a row" if rows.empty else "a mark of the chart or a row"

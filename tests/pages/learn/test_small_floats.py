@@ -6,7 +6,7 @@ import math
 import numpy as np
 from app_page import key_figures, said, widget
 from grid import for_each
-from lesson_app import assert_clean, code, numbers, opened, tables
+from lesson_app import assert_clean, code, hyphens, numbers, opened, tables
 from parts import some
 
 NAME = "small_floats"
@@ -46,4 +46,5 @@ def test_the_question_and_its_answer(answer: str, verdict: str) -> None:
 def test_what_formats_cost() -> None:
     at = opened(NAME, "cost")
     assert_clean(at)
+    assert hyphens(at) == []
     assert list(at.table[0].value["Bits per element"]) == ["5", "4.25", "4.5", "5"]

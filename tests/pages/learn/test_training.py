@@ -10,6 +10,7 @@ import pytest
 import streamlit as st
 from app_page import key_figures, said, the_app, widget
 from grid import for_each
+from lesson_app import hyphens
 from parts import some
 from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
@@ -97,6 +98,7 @@ def right(network: training.Network | training.QuantizedNetwork) -> float:
 
 def test_its_controls_are_a_part_of_the_link() -> None:
     pages = [opened(step, per="channel") for step in STEPS if step not in ("rounding", "through")]  # as "scales"
+    assert [text for at in pages for text in hyphens(at)] == []
     drawn = set().union(*map(keys, pages))
     assert_shown(pages[STEPS.index("ptq")], {"scheme"})
     ours = {key for key in drawn if key.startswith("train_")}
