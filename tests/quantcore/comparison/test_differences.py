@@ -597,7 +597,7 @@ def schemes():
 GIVEN = qc.Given(0.3, 3)
 
 
-@in_parts(5)
+@in_parts(9)
 @for_each("name", some(CONVENTIONS, 11))
 def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""

@@ -352,7 +352,7 @@ def test_inverse_scale():
 
 
 @pytest.mark.parametrize("kernel", some(["textbook", "torchao", "compressed_tensors"]))
-@in_parts(2)
+@in_parts(3)
 def test_scale_from_elsewhere(kernel, part):
     """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
