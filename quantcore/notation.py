@@ -12,6 +12,7 @@ import re
 from numbers import Real
 from typing import Any, TypeVar
 
+from quantcore import syntax
 from quantcore.errors import QuantError, UnknownNameError
 from quantcore.wording import nearest, passed
 
@@ -86,7 +87,7 @@ def parse_call(word: str) -> tuple[str, list[Any], dict[str, Any]]:
     name, bracket, rest = word.partition("(")
     dotted = re.fullmatch(r"[A-Za-z]\w*(\.\w+)+", name)
     try:  # names such as aimet.2024.Quantize are not valid Python
-        node = ast.parse("dotted" + bracket + rest if dotted else word, mode="eval").body
+        node = syntax.expression("dotted" + bracket + rest if dotted else word)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise QuantError(f"{_short(word)} can't be read; write a name, or name(value, key=value).") from None
     if isinstance(node, ast.Name):

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 # A package may import only packages on earlier lines, none on its own line. pages.*.*: every folder of a page
 LINES = """
 quantcore.interruption quantcore.errors quantcore.wording quantcore.displayed quantcore.collection
+quantcore.syntax
 quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from card_text import Text
+from grid import for_each
 from notebooks import FOLDER, NOTEBOOKS, read, run, text_of
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -34,7 +35,7 @@ def test_there_are_three():
 LONG = {"plan_by_output"}  # whose calls have tests of their own
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in NOTEBOOKS]
 )
 def test_cells_show_what_is_stored(path, monkeypatch):

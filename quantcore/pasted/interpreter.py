@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
+from quantcore import syntax
 from quantcore.pasted.bounds import StopError, require
 from quantcore.pasted.calls import Calls
 from quantcore.pasted.lanes import is_scalar
@@ -28,7 +29,7 @@ _HARMLESS = {"torch.no_grad()", "torch.inference_mode()", "torch.autograd.no_gra
 _SILENT = {
     "typing", "enum", "dataclasses", "abc", "__future__", "collections.abc", "typing_extensions", "numbers",
 }  # fmt: skip
-_LIBRARY_TEXT = ast.parse("".join(of.TEXT for of in LIBRARIES))
+_LIBRARY_TEXT = syntax.module("".join(of.TEXT for of in LIBRARIES))
 
 
 @dataclass(eq=False)

@@ -3,13 +3,13 @@
 A notebook is pasted as its file (.ipynb), as its cells with their prompts, or as text around code.
 """
 
-import ast
 import json
 import re
 import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
+from quantcore import syntax
 from quantcore.errors import QuantError
 
 _PROMPT = re.compile(r"^\s*(?:In ?\[[\d *]*\]:|>>>)[ \t]?")
@@ -149,7 +149,7 @@ def _without_outputs(lines: list[str]) -> list[str]:
 def _problem(code: str) -> tuple[int, str] | None:
     """Return the line and the message of what is not valid Python; None if all is."""
     try:
-        ast.parse(code)
+        syntax.module(code)
     except SyntaxError as error:
         return error.lineno or 1, (error.msg or "invalid syntax")[:80]
     except UnicodeEncodeError:

@@ -3,6 +3,7 @@
 import ast
 from dataclasses import dataclass
 
+from quantcore import syntax
 from quantcore.errors import QuantError
 from quantcore.pasted.notebook import PythonLines, python_lines
 from quantcore.wording import count
@@ -77,7 +78,7 @@ def _check_length(text: str) -> None:
 
 def _tree(found: PythonLines) -> ast.Module:
     """Return the tree of all statements, with those that are broken in their place."""
-    tree = ast.parse("\n".join(found.code))
+    tree = syntax.module("\n".join(found.code))
     effects = sum(not isinstance(node, ast.Expr) or isinstance(node.value, ast.Call) for node in tree.body)
     if found.broken and len(found.broken) > effects:
         line, _, why = found.broken[0]

@@ -6,7 +6,6 @@ per block. The convention then adjusts the range (includes 0, makes it symmetric
 The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantization", arXiv 2106.08295, 3.1.
 """
 
-import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore import notation
+from quantcore import notation, syntax
 from quantcore.errors import QuantError
 from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
@@ -132,7 +131,7 @@ def _read(what: str) -> Callable[[str], Any]:
 
     def read(typed: str) -> Any:
         try:
-            return ast.literal_eval(typed.strip())
+            return syntax.literal(typed.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             raise QuantError(
                 f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not "

@@ -13,6 +13,7 @@ from functools import cache
 import jinja2
 import numpy as np
 
+from quantcore import syntax
 from quantcore.tensors import READABLE, Array, array_source, little_endian
 
 _ENVIRONMENT = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
@@ -58,7 +59,7 @@ def assemble(tensor_code: str, body: str, heading: str = "") -> str:
 
 def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], set[str], str]:
     """Return the imports at the start of the source, the names that the rest uses, and the rest."""
-    statements, imports = ast.parse(source).body, []
+    statements, imports = syntax.module(source).body, []
     for node in statements:
         if not isinstance(node, ast.Import | ast.ImportFrom):
             break

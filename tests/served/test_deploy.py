@@ -6,7 +6,6 @@ import tomllib
 from dataclasses import fields
 from typing import Any
 
-import pytest
 import yaml
 from grid import for_each
 from places import ROOT
@@ -27,7 +26,7 @@ PROXY = COMPOSE["services"]["proxy"]
 CONFIG = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-8"))["server"]
 
 
-@pytest.mark.parametrize("name", APPS)
+@for_each("name", APPS)
 def test_the_environment_holds_settings(name: str) -> None:
     given = APPS[name]["environment"]
     settings = read(given)

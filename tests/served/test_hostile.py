@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from grid import for_each
 from hostile_files import HOSTILE
 from loops import finish
 from served import Server
@@ -46,7 +47,7 @@ def check(name: str, server: Server) -> None:
     assert "kB read" in opened(server, "ck=harmless.safetensors")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE]
 )
 def test_a_hostile_file(name: str, server: Server) -> None:

@@ -133,7 +133,7 @@ def test_a_connection_that_says_nothing_is_closed(server):
     assert time.monotonic() - began > 1.4
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
+@for_each("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_a_head_that_never_ends_is_given_up(server, before):
     """Even if it trickles in, and after a request that was answered."""
     began, head, sent = time.monotonic(), b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 1000, 0

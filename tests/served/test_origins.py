@@ -217,7 +217,7 @@ def test_other_pages_open_none(
     check_nothing_was_asked(proxy, asked)
 
 
-@pytest.mark.parametrize(("page", "status"), [("http://evil.test", 403), ("http://here.example:8501", 200)])
+@for_each(("page", "status"), [("http://evil.test", 403), ("http://here.example:8501", 200)])
 def test_a_page_can_ask_why_it_is_refused(
     started: tuple[Server, socket.socket, Path], page: str, status: int
 ) -> None:

@@ -133,7 +133,7 @@ def test_a_page_without_maps_alone_does_not_ask_for_plotly_js(server: str, path:
     assert get(server + path)[1]["link"] is None
 
 
-@pytest.mark.parametrize("path", ["/", "/?tab=Code", "/checkpoint?ck=none"])
+@for_each("path", ["/", "/?tab=Code", "/checkpoint?ck=none"])
 def test_a_page_with_maps_asks_for_plotly_js_at_once(server: str, path: str) -> None:
     _, headers, _ = get(server + path)
     link, *how = headers["link"].split("; ")
@@ -248,7 +248,7 @@ def test_nothing_else_is_served(server: str, path: str) -> None:
     assert b"root:" not in body
 
 
-@pytest.mark.parametrize("path", ["/", "/learn-scale?bits=5"])
+@for_each("path", ["/", "/learn-scale?bits=5"])
 def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(server: str, path: str) -> None:
     """Even for a browser that accepts compressed pages and asks only for changed ones."""
     asked = {"Accept-Encoding": "gzip, br", "If-Modified-Since": "Thu, 01 Jan 2099 00:00:00 GMT"}
@@ -347,7 +347,7 @@ def test_metrics_are_not_served_by_the_app(server: str) -> None:
     assert b"quantscope_" not in get(f"{server}/metrics")[2]
 
 
-@pytest.mark.parametrize("address", ["soon", "127.0.0.1:99999", "192.0.2.1:9100"])
+@for_each("address", ["soon", "127.0.0.1:99999", "192.0.2.1:9100"])
 def test_metrics_need_an_address_of_this_machine(address: str) -> None:
     with pytest.raises(
         SettingError, match=f"QUANTSCOPE_METRICS is '{address}', where the metrics can't be served"
@@ -358,7 +358,7 @@ def test_metrics_need_an_address_of_this_machine(address: str) -> None:
 TOKEN = "correct horse battery staple".replace(" ", "-")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1"])
+@for_each("host", ["0.0.0.0", "[::]", "192.0.2.1"])
 def test_metrics_that_other_machines_can_reach_need_a_token(host: str) -> None:
     with pytest.raises(
         SettingError, match="which other machines can reach: set QUANTSCOPE_METRICS_TOKEN too"
@@ -366,7 +366,7 @@ def test_metrics_that_other_machines_can_reach_need_a_token(host: str) -> None:
         serve_metrics(f"{host}:{free_port()}")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "[::1]"])
+@for_each("host", ["0.0.0.0", "[::1]"])
 def test_metrics_are_read_with_the_token_alone(host: str) -> None:
     port = free_port()
     serve_metrics(f"{host}:{port}", TOKEN)

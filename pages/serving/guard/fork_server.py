@@ -30,9 +30,12 @@ def main(control: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     children: dict[int, int] = {}  # process id -> the pipe that receives its status
+    heard = select.poll()  # the server may have given this process a descriptor of any number
+    for descriptor in (control.fileno(), woken):
+        heard.register(descriptor, select.POLLIN)
     try:
         while True:
-            ready, _, _ = select.select([control.fileno(), woken], [], [])
+            ready = dict(heard.poll())
             if woken in ready:
                 os.read(woken, 4096)
                 _bury(children)

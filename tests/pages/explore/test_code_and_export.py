@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from grid import for_each
 from streamlit.testing.v1 import AppTest
 
 from tests.pages.explore.test_explore import assert_clean, change, drawn, opened
@@ -32,7 +33,7 @@ def test_textbook_has_no_library_script() -> None:
 
 
 # torchao takes seconds to import; scripts with it are run by tests/quantcore/snippets
-@pytest.mark.parametrize(
+@for_each(
     "library", [pytest.param("torchao", marks=pytest.mark.slow), "onnxruntime", "torch.fake_quantize"]
 )
 def test_code_tab_has_the_script_of_the_chosen_library(library: str) -> None:

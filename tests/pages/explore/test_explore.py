@@ -708,7 +708,7 @@ def test_pinned_scheme() -> None:
     assert not any(label.endswith("pinned scheme") for label in figures(at))
 
 
-@pytest.mark.parametrize("pin", some(["nonsense", HOSTILE[0], "int4 symmetric per_channel(7) min_max textbook"], 2))
+@for_each("pin", some(["nonsense", HOSTILE[0], "int4 symmetric per_channel(7) min_max textbook"], 2))
 def test_a_pinned_scheme_that_can_not_be_used(pin: str) -> None:
     at = opened(pin=pin)
     assert not at.exception
@@ -918,7 +918,7 @@ def test_library_changes_what_can_be_chosen() -> None:
     assert all(8 % int(size) == 0 for size in widget(at, "group").options)
 
 
-@pytest.mark.parametrize("opens", [lambda: change(change(opened(), "per", "block"), "library", "onnx"),
+@for_each("opens", [lambda: change(change(opened(), "per", "block"), "library", "onnx"),
                                    lambda: opened(per="block", library="onnx")])  # fmt: skip
 def test_what_the_library_has_not_stays_until_changed(opens: Any) -> None:
     at = opens()
@@ -1088,7 +1088,7 @@ def worst_slice(at: AppTest, seed: int) -> tuple[np.ndarray, tuple[int, int]]:
     return x, (a, b)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "codes_of", "label"),
     [
         ({"group": "2"}, lambda x: [x[:, :2], x[:, 2:]], "Shared by all rows"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grid import for_each
 from lesson_app import by_hand, opened
 
 from pages.learn.hand import MovedNumber
@@ -33,7 +34,7 @@ MOVED = [
 ]
 
 
-@pytest.mark.parametrize(("lesson", "step", "values"), MOVED)
+@for_each(("lesson", "step", "values"), MOVED)
 def test_a_run_draws_what_followed_the_hand(lesson: str, step: str, values: dict[str, float]) -> None:
     at = opened(lesson, step)
     followed = answered(by_hand(at), **values)

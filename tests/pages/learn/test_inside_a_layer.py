@@ -1,7 +1,6 @@
 """The lesson "Inside a layer" without a browser: its numbers against numpy's int64 and a hand computation."""
 
 import numpy as np
-import pytest
 from app_page import key_figures, said, widget
 from grid import for_each
 from lesson_app import assert_clean, code, marks, numbers, opened, tables
@@ -51,7 +50,7 @@ def test_the_integers_give_the_outputs_but_for_the_rounding_of_codes() -> None:
     assert "at most 0.085, 3.7 % of the largest output" in " ".join(said(shown.markdown))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("how", "codes"),
     [  # SUMS / 4 = 43.75, -11.25, -17.5, 76.5: half to even, half up, and half away from 0
         ("float", [[24, -31], [-38, 56]]),

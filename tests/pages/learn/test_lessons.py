@@ -84,7 +84,7 @@ def test_tensors_of_every_shape(name: str, step: str, more: dict[str, str], tens
     assert_clean(opened(name, step, shape=tensor, dist="normal", **more))
 
 
-@pytest.mark.parametrize("name", ["scale", "zero_point", "predict"])
+@for_each("name", ["scale", "zero_point", "predict"])
 def test_without_a_tensor_the_page_says_what_to_do(name: str) -> None:
     more = {"learn_predict_mine": "true"} if name == "predict" else {}
     at = opened(name, "" if name == "predict" else "yours", src="paste", **more)
@@ -156,7 +156,7 @@ def test_a_link_to_a_part_of_a_plan_says_where_plans_are() -> None:
 # Scale
 
 
-@pytest.mark.parametrize(("bits", "low", "high"), [(3, 0, 100), (2, -40, 120), (8, 0, 5)])
+@for_each(("bits", "low", "high"), [(3, 0, 100), (2, -40, 120), (8, 0, 5)])
 def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
     controls = {"learn_scale_bits": str(bits), "learn_scale_low": str(low), "learn_scale_high": str(high)}
     at = opened("scale", "marks", **controls)
@@ -215,7 +215,7 @@ X = np.array(
      [9.6, -4.1, 7.2, 2.5, -8.8, 5.3], [-0.06, 0.24, 0.37, -0.19, 0.12, -0.41]])  # fmt: skip
 
 
-@pytest.mark.parametrize(("step", "axis"), [("rows", 0), ("columns", 1)])
+@for_each(("step", "axis"), [("rows", 0), ("columns", 1)])
 def test_scales_broadcast_as_numpy_says(step: str, axis: int) -> None:
     shown = tables(opened("granularity", step))
     largest = np.abs(X).max(axis=1 - axis, keepdims=True)
@@ -434,7 +434,7 @@ def test_hostile_answers_are_shown_as_text() -> None:
     )
 
 
-@pytest.mark.parametrize(("step", "link", "words"), [
+@for_each(("step", "link", "words"), [
     ("scale", {"range": "by hand"}, "given, not computed"),
     pytest.param("zero_point", {"range": "by hand"}, "given, not computed", marks=pytest.mark.slow),
     ("codes", {"per": "block", "block": "2x2x2"}, "lengths"),

@@ -258,7 +258,7 @@ def test_the_range_is_followed_with_its_figures_and_its_band(
     assert ask(before["live"]["at"], rng_slider=asked["rng_slider"], bits=3).status_code == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameters", "ends", "band"),
     [
         ({"tab": "Distribution"}, (1.25,), (-1.25 * 8 / 7, 1.25)),
@@ -300,7 +300,7 @@ def test_a_range_that_a_search_finds_has_no_ends_to_drag() -> None:
 CHANGED = "A changed value is written as an index from 0 to 7, an index from 0 to 7, and a float32 number, not '{}'."
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@for_each("dtype", ["float32", "bfloat16"])
 def test_a_changed_value_changes_scale_and_codes_of_all(dtype: str) -> None:
     at = opened(dtype=dtype, mode="asymmetric")
     before = sent(at)

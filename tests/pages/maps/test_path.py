@@ -67,6 +67,6 @@ def test_each_picture_shows_where_its_step_leads(
             assert float(re.search(r"= (-?[\d.]+)(<br>|$)", text)[1]) == pytest.approx(value, rel=1e-5)
 
 
-@pytest.mark.parametrize("scheme", ["e4m3fn", "nf4"])
+@for_each("scheme", ["e4m3fn", "nf4"])
 def test_a_code_that_is_not_rounded_to_an_integer_has_no_such_pictures(scheme: str) -> None:
     assert pictures(scheme, (0, 0)) == ([], [])

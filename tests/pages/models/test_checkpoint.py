@@ -116,7 +116,7 @@ def test_tensors_of_damaged_checkpoints_open_or_say_why(given):
         assert (maps(shown) is None) == bool(shown.error), name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "tensor", "names"),
     [
         (ACT_ORDER, Q, ["codes", "dequantized"]),
@@ -304,7 +304,7 @@ def test_a_larger_one_is_checked_when_asked_and_what_was_not_never_reads_as_soun
     assert any(caption.startswith(f"All {total} tensors checked: ") for caption in said(page.caption))
 
 
-@pytest.mark.parametrize(("checked", "of"), [(0, 6), (5, 6)])
+@for_each(("checked", "of"), [(0, 6), (5, 6)])
 def test_a_check_that_is_not_complete_says_so_first(checked, of):
     """And never counts errors that it did not look for."""
     said = findings._status(checked, of, False, [])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from app_page import change, said, the_app, widget
-from distributed import Client, LocalCluster
 from grid import for_each
 from streamlit.testing.v1 import AppTest
 
@@ -197,6 +196,8 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("large")
 def test_a_cluster_measures_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client, LocalCluster  # takes half a second, in each worker
+
     texts: list[str] = []
     step = run._step
     monkeypatch.setattr(run, "_step", lambda *given: texts.append(step(*given).text) or step(*given))

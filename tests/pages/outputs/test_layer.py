@@ -228,7 +228,7 @@ def test_the_worst_output_is_shown_first() -> None:
     assert [box[:2] for box in maps(at)["w"]["found"]] == [[y["selected"][1], y["selected"][1] + 1]]
 
 
-@pytest.mark.parametrize("typed", some(["9, 9", "1", "0, 0, 0", "a, b", "-1, 0"], 3))
+@for_each("typed", some(["9, 9", "1", "0, 0, 0", "a, b", "-1, 0"], 3))
 def test_an_output_that_is_none_is_one_sentence(typed: str) -> None:
     at = opened(**PASTED, **GIVEN, ly_cell=typed)
     (sentence,) = said(at.warning)
@@ -474,7 +474,7 @@ def test_a_large_layer_goes_through_the_queue_and_gives_the_same() -> None:
     assert answer(at).startswith(f"Output SQNR {sqnr:.1f} dB")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "asked", "value"), [("bits", 7, 7), ("mode", 1, "asymmetric"), ("seed", 3, 3)]
 )
 def test_maps_and_answer_follow_a_control_before_the_run(

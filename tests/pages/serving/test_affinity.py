@@ -48,12 +48,12 @@ def cookies(answer: dict[str, Any], replica: str = "app-1", scheme: str = "", **
     return [value.decode() for name, value in message.get("headers", []) if name == b"set-cookie"]
 
 
-@pytest.mark.parametrize("answer", [PAGE, ACCEPT])
+@for_each("answer", [PAGE, ACCEPT])
 def test_a_new_visitor_is_given_the_name(answer: dict[str, Any]) -> None:
     assert cookies(answer) == cookies(answer, cookie="a=b; _streamlit_xsrf=2|3|4|5") == [LAX]
 
 
-@pytest.mark.parametrize("answer", [PAGE, ACCEPT])
+@for_each("answer", [PAGE, ACCEPT])
 def test_who_has_the_name_keeps_it(answer: dict[str, Any]) -> None:
     assert cookies(answer, cookie="quantscope_replica=app-1") == []
     assert cookies(answer, cookie="a=b; quantscope_replica=app-1.framed") == []
@@ -65,7 +65,7 @@ def test_another_replicas_visitor_changes_over(other: str) -> None:
     assert cookies(ACCEPT, cookie=f"quantscope_replica={other}") == [LAX]
 
 
-@pytest.mark.parametrize("answer", [FILE, REFUSAL])
+@for_each("answer", [FILE, REFUSAL])
 def test_other_answers_do_not_move_a_visitor(answer: dict[str, Any]) -> None:
     assert cookies(answer) == cookies(answer, cookie="quantscope_replica=app-2") == []
 

@@ -51,7 +51,7 @@ def test_without_a_route_there_is_none(monkeypatch):
     assert network.address_in_network() is None
 
 
-@pytest.mark.parametrize("named", [True, False])
+@for_each("named", [True, False])
 def test_behind_a_proxy_only_its_address_is_named(named, monkeypatch):
     said = []
     monkeypatch.setattr(config, "_server_mode", "starlette-app")

@@ -196,6 +196,27 @@ def test_who_leaves_before_the_child_is_known_ends_nobody_else():
     soon(lambda: not children())
 
 
+def test_a_server_with_thousands_of_open_descriptors_has_guests_too(monkeypatch):
+    """As with as many visitors: here the numbers begin late."""
+    fcntl, resource = pytest.importorskip("fcntl"), pytest.importorskip("resource")
+    had, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    pipe = os.pipe
+
+    def high():
+        low = pipe()
+        found = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 1100) for end in low]
+        for end in low:
+            os.close(end)
+        return found
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(had, min(most, 2000)), most))
+    monkeypatch.setattr(os, "pipe", high)
+    try:
+        assert listed(packed(x=np.zeros(3))).value[0][1] == [3]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (had, most))
+
+
 def new_interpreters(monkeypatch):
     monkeypatch.setattr(own, "_NURSERY", type(own._NURSERY)(forks=False))
 

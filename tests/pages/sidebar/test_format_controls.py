@@ -30,7 +30,7 @@ def test_codebook(name: str) -> None:
     assert "torchao.float8" not in widget(at, "library").options
 
 
-@pytest.mark.parametrize("per", ["tensor", pytest.param("channel", marks=pytest.mark.slow), "group"])
+@for_each("per", ["tensor", pytest.param("channel", marks=pytest.mark.slow), "group"])
 def test_fitted_codebook(per: str) -> None:
     at = opened(format="fitted codebook", per=per)
     assert_codes(at)
@@ -116,7 +116,7 @@ def test_scheme_text_sets_the_seed() -> None:
     assert (widget(at, "rounding").value, widget(at, "rounding_seed").value) == ("stochastic", 0)
 
 
-@pytest.mark.parametrize("library", ["textbook", "aimet.Quantize", "aimet.2024.Quantize"])
+@for_each("library", ["textbook", "aimet.Quantize", "aimet.2024.Quantize"])
 def test_unsigned_symmetric_says_where_the_zero_point_of_others_lies(library: str) -> None:
     """What is said of this library and of each that is named is what they compute."""
     at = opened(codes="unsigned", bits="8", library=library)

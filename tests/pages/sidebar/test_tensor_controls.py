@@ -99,7 +99,7 @@ def test_numbers_beyond_a_dtype_are_one_sentence() -> None:
     assert [float(v) for v in cache.values(at.session_state["_current"].tensor)] == [math.inf, 1, -math.inf, 65504]
 
 
-@pytest.mark.parametrize("dtype", some(["int8", "float64", "", "bf16"], 2))
+@for_each("dtype", some(["int8", "float64", "", "bf16"], 2))
 def test_tampered_dtype_is_one_sentence(dtype: str) -> None:
     at = opened(dtype=dtype)
     assert widget(at, "dtype").value == "float32"
@@ -122,7 +122,7 @@ def test_file_opens_on_its_first_weight_under_its_whole_name_and_dtype() -> None
     assert "shape (3, 4), 12 elements, float16" in captions(at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arrays", "first", "note"),
     [
         ({"a": np.ones(3, np.int64), "b": np.ones((2, 2), np.int8), "c": np.ones(2, np.float32)}, "c", ""),
@@ -141,7 +141,7 @@ def test_file_without_a_weight(arrays: dict[str, np.ndarray], first: str | None,
         assert arrays[str(widget(at, "tensor").value)].dtype.name in notes[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "data", "dtype", "said"),
     [
         ("x.csv", b"1,2\n3,4\n", "float32", "stored as text, converted to float32"),
@@ -422,7 +422,7 @@ def test_unusual_values_of_every_parameter(part: Part) -> None:
             assert row.value is not None or not row.proto.required, row.key
 
 
-@pytest.mark.parametrize("place", range(3))
+@for_each("place", range(3))
 def test_an_empty_field_offers_what_to_paste(place: int) -> None:
     """Each example does in 4 bits what its card says."""
     at = opened(src="paste")

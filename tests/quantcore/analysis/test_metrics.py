@@ -195,7 +195,7 @@ def test_shapes_that_differ():
         qc.errors(torch.ones(2, 3), torch.ones(3, 2))
 
 
-@pytest.mark.parametrize(("x", "x_hat", "who"), [(1, math.nan, "x̂"), (math.inf, 1, "x"), (1, -math.inf, "x̂")])
+@for_each(("x", "x_hat", "who"), [(1, math.nan, "x̂"), (math.inf, 1, "x"), (1, -math.inf, "x̂")])
 def test_what_is_not_finite_is_not_compared(x, x_hat, who):
     with pytest.raises(qc.QuantError, match=rf"^{who} contains one (NaN|infinity) at index \(1,\)"):
         qc.errors([0.0, x], [0.0, x_hat])

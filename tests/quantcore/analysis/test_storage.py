@@ -61,7 +61,7 @@ def test_zero_points_by_hand(fmt, zero_point, bits):
     assert qc.storage(qc.Scheme(fmt, False, qc.PerChannel(0), setting), (2, 8)).zero_points == 16
 
 
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (2, -1)])
+@for_each("shape", [(0,), (3, 0), (2, -1)])
 def test_shape_without_elements(shape):
     with pytest.raises(qc.QuantError, match="no elements"):
         qc.storage(qc.Scheme(), shape)

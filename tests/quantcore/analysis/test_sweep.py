@@ -20,7 +20,7 @@ def sample(shape=(24, 64)):
     return torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 2
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@for_each("workers", [1, 3])
 def test_rows_are_single_calls(workers):
     schemes = qc.default_schemes((24, 64))[::17]
     frame = qc.sweep(sample(), schemes, workers)

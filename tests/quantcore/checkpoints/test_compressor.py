@@ -56,7 +56,7 @@ def per_tensor(w):
     return (w / STEP).round().to(torch.int8), torch.tensor([STEP], dtype=torch.bfloat16)
 
 
-@pytest.mark.parametrize("flipped", [None, 0, 3])
+@for_each("flipped", [None, 0, 3])
 def test_quotients_in_bfloat16(flipped, tmp_path):
     """Codes that are off by up to 3/4 of a step because x / s was rounded to bfloat16 are sound; a flipped bit is not."""
     draw = torch.Generator().manual_seed(3)

@@ -60,7 +60,7 @@ def test_is_refused(name):
     assert [word for word in REFUSED[name] if word not in sentence] == [], sentence
 
 
-@pytest.mark.parametrize("name", IN_PART)
+@for_each("name", IN_PART)
 def test_what_is_sound_is_read(name):
     words, sound = IN_PART[name]
     given = case(name)

@@ -10,7 +10,7 @@ import torch
 from checkpoint_cases import cases
 from checkpoint_cases import sound as golden
 from grid import for_each
-from parts import some, some_rows
+from parts import in_parts, some
 from releases import save
 
 from quantcore import QuantError
@@ -65,14 +65,19 @@ def differ(lines):
     return float((unit @ unit.T).fill_diagonal_(0).max()) < 0.999
 
 
-@for_each(("release", "name"), some_rows(kinds(), 11))
-def test_what_is_undone(release, name, tmp_path):
+@in_parts(11)
+def test_what_is_undone(part, tmp_path):
     """Each hypothesis can be tried on each format, and the true one leaves no error."""
+    for number, (release, name) in enumerate(part(kinds())):
+        check_what_is_undone(release, name, tmp_path / str(number))
+
+
+def check_what_is_undone(release, name, folder):
     opened = open_checkpoint(release)
     tensor = opened.tensors[name]
     y = tensor.layout.values(slice(0, tensor.shape[0]), rounded=False).reshape(-1, tensor.shape[-1])
     originals = {change: make(y).reshape(tensor.shape).clone() for change, (make, *_) in CHANGES.items()}
-    source = open_checkpoint(save(tmp_path, originals))
+    source = open_checkpoint(save(folder, originals))
     for number, (change, (_, hypothesis, kind, facts)) in enumerate(CHANGES.items()):
         original = Ordered(source.tensors[change], tensor.shape)
         s = Suspect(Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)

@@ -31,7 +31,7 @@ def test_nothing_is_wrong_with_them(name):
     assert {finding.severity for finding in checkpoint.findings()} <= {"note"}
 
 
-@pytest.mark.parametrize("tensor", [QUERY, DENSE])
+@for_each("tensor", [QUERY, DENSE])
 def test_q4_k_m_is_what_ggml_writes(tensor):
     original = load_file(EXAMPLES["minilm"] / "model.safetensors")[tensor].float().numpy()
     held = open_checkpoint(EXAMPLES["minilm-q4_k_m"]).tensors[IN_GGUF[tensor]]
@@ -95,7 +95,7 @@ def test_the_whole_model_is_what_its_release_holds():
             assert torch.equal(tensor.read(), original[name].read())
 
 
-@pytest.mark.parametrize("name", [name for name, was in ORIGINALS.items() if was == "minilm"])
+@for_each("name", [name for name, was in ORIGINALS.items() if was == "minilm"])
 def test_they_are_the_same_layers(name):
     """SQNR above 14 dB; other weights, or the same in another order, would have about -3 dB."""
     original, quantized = (open_checkpoint(EXAMPLES[n]).tensors for n in ("minilm", name))

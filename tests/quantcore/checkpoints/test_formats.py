@@ -84,7 +84,7 @@ def test_auto_round_keeps_zero_points(tmp_path):
     assert np.array_equal(zeros, (case(name).expected[f"{Q}|zero_point"] - 1) & 3)
 
 
-@pytest.mark.parametrize("key", [Q.removesuffix(".weight"), r".*self_attn\.q_proj"])
+@for_each("key", [Q.removesuffix(".weight"), r".*self_attn\.q_proj"])
 def test_auto_round_exceptions(key, tmp_path):
     """One module, given by name or pattern, has other bits than the rest."""
     given = case("gptq_v1_8bit_channel")

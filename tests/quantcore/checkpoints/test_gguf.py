@@ -136,7 +136,7 @@ def test_a_file_of_a_vocabulary_has_no_tensors(tmp_path):
 SPLIT = checkpoint_cases.case("gguf_split")
 
 
-@pytest.mark.parametrize("part", SPLIT.record["files"])
+@for_each("part", SPLIT.record["files"])
 def test_a_split_model_opens_by_any_part(part):
     checkpoint = open_checkpoint(SPLIT.release.parent / part)
     assert list(checkpoint.tensors) == list(SPLIT.record["tensors"])

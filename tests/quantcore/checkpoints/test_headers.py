@@ -178,7 +178,7 @@ def test_nothing_is_believed(tmp_path):
     assert refused > 250
 
 
-@pytest.mark.parametrize("strides", [[-1, 1], [2**40, 1], [8, 2]])
+@for_each("strides", [[-1, 1], [2**40, 1], [8, 2]])
 def test_strides_stay_in_their_bytes(strides, tmp_path):
     np.save(tmp_path / "x.npy", np.asfortranarray(np.zeros((4, 2), np.float32)))
     folder, name = locate(tmp_path / "x.npy")

@@ -111,7 +111,7 @@ def test_one_sentence_in_bounded_time_and_memory(make, tmp_path, capsys):
 SECRET = "not for this reader"
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json", "model.safetensors"])
+@for_each("name", ["config.json", "model.safetensors.index.json", "model.safetensors"])
 def test_no_link_leads_out_of_the_folder(name, tmp_path):
     """A file that is a link to one outside the folder is not opened, and its content is not revealed."""
     outside, folder = tmp_path / "outside", tmp_path / "release"
@@ -134,7 +134,7 @@ def test_a_folder_that_is_a_link_is_the_folder(tmp_path):
     assert open_checkpoint(tmp_path / "link").tensors["w"].read().tolist() == [1.0]
 
 
-@pytest.mark.parametrize("field", ["compute_dtype", "unpack_view_dtype", "packing"])
+@for_each("field", ["compute_dtype", "unpack_view_dtype", "packing"])
 def test_texts_that_hqq_evaluates(field, tmp_path):
     """HQQ's own loader calls eval on these texts; here they are looked up, and an unknown one is an error."""
     given, target = case("hqq_4bit_axis1").release, tmp_path / "run"

@@ -183,7 +183,7 @@ def test_packed_integers(part, monkeypatch):
             list(protobuf.packed_integers(source, (0, len(wrong))))
 
 
-@pytest.mark.parametrize("size", [4, 700])
+@for_each("size", [4, 700])
 def test_constant_weights_that_lie_together_are_read_together(size, tmp_path):
     """A step to another process has its price, and these models have thousands of constants."""
     values = RNG.normal(size=(200, size)).astype(np.float32)
@@ -201,7 +201,7 @@ def test_constant_weights_that_lie_together_are_read_together(size, tmp_path):
         assert np.array_equal(checkpoint.tensors[name].read().numpy(), x), name
 
 
-@pytest.mark.parametrize("kept", [200, 1 << 20])
+@for_each("kept", [200, 1 << 20])
 def test_any_bytes_in_any_order(kept, monkeypatch):
     """What has been read before, and is forgotten, changes nothing."""
     for limit, value in {"_FEWEST": 3, "_MOST": 17, "_NEAR": 9, "_KEPT": kept, "_BEFORE": 4}.items():

@@ -261,7 +261,7 @@ def test_tables_in_blocks(kind, zero, tmp_path):
     assert np.array_equal(tensor.read().numpy(), computed(given, {"i": np.arange(rows)}))
 
 
-@pytest.mark.parametrize(("kind", "code", "zero_point"), [(TensorProto.INT8, 5, 2), (TensorProto.UINT4, 9, 3), (TensorProto.INT4, -8, 7)])
+@for_each(("kind", "code", "zero_point"), [(TensorProto.INT8, 5, 2), (TensorProto.UINT4, 9, 3), (TensorProto.INT4, -8, 7)])
 def test_single_numbers(kind, code, zero_point, tmp_path):
     """A weight without axes, as activations' bounds are: IndexError once."""
     stored = {name: helper.make_tensor(name, kind, (), [n]) for name, n in (("w", code), ("z", zero_point))}

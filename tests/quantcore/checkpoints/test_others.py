@@ -89,7 +89,7 @@ def test_scales_of_another_shape(tmp_path):
     assert len(found) == 3
 
 
-@pytest.mark.parametrize(("rows", "told"), [(1, False), (2, True)])
+@for_each(("rows", "told"), [(1, False), (2, True)])
 def test_two_scales_are_enough(rows, told, tmp_path):
     """A single one may be shared on purpose."""
     def change(stored):

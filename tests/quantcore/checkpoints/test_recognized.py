@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 import torch
 from checkpoint_cases import case
 from grid import for_each
@@ -78,7 +77,7 @@ def test_modelopt_in_tiles(form, shape, tmp_path):
     assert_reads(tensor, plain.dequantize(torch.float32))
 
 
-@pytest.mark.parametrize("shape", [(127, 4), (128, 3), (256, 8)], ids=str)
+@for_each("shape", [(127, 4), (128, 3), (256, 8)], ids=str)
 def test_scales_that_are_no_tiles(shape, tmp_path):
     tensors = {
         "m.weight": torch.zeros(128, 32, dtype=torch.uint8), "m.weight_scale": torch.zeros(shape, dtype=torch.float8_e4m3fn),
@@ -104,7 +103,7 @@ def test_modelopt_w4a8(tmp_path):
     assert_reads(tensor, without)
 
 
-@pytest.mark.parametrize("mapping", ["SYMMETRIC", "ASYMMETRIC"])
+@for_each("mapping", ["SYMMETRIC", "ASYMMETRIC"])
 def test_torchao_one_bit(mapping, tmp_path):
     from torchao.quantization import IntxWeightOnlyConfig, MappingType, quantize_
     from torchao.quantization.granularity import PerGroup

@@ -73,7 +73,7 @@ ORACLES = {
 }
 
 
-@pytest.mark.parametrize("name", ORACLES)
+@for_each("name", ORACLES)
 def test_other_readings_of_the_golden_checkpoints(name):
     """Where a golden case also has the values of another reading, ours gives them bit for bit."""
     given, (key, role) = case(name), ORACLES[name]
@@ -98,7 +98,7 @@ MEASURED = {
 }
 
 
-@pytest.mark.parametrize(("name", "tensor", "key"), MEASURED)
+@for_each(("name", "tensor", "key"), MEASURED)
 def test_counts_are_those_that_the_libraries_gave(name, tensor, key):
     rival = rivals_of(name, tensor)[key]
     assert (rival.differing, rival.counted) == MEASURED[name, tensor, key]
@@ -316,7 +316,7 @@ def test_a_claimed_shape_takes_no_memory(tmp_path):
         changed("hqq_4bit_axis0", tmp_path, shape).tensors[Q].origin((0, 0))
 
 
-@pytest.mark.parametrize(("linear_class", "verb", "power"), [("bitlinear", "Multiplies", -1), ("autobitlinear", "Divides", 1)])
+@for_each(("linear_class", "verb", "power"), [("bitlinear", "Multiplies", -1), ("autobitlinear", "Divides", 1)])
 def test_the_other_use_of_a_scale(linear_class, verb, power, tmp_path):
     """BitNet's scale multiplies or divides, by the class of the layer: the other one is said, and its value."""
     stored = {"m.weight": torch.zeros(2, 8, dtype=torch.uint8), "m.weight_scale": torch.tensor([4.0])}

@@ -31,7 +31,7 @@ def arrays():
     }
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@for_each("save", [np.savez, np.savez_compressed])
 def test_npz(save, tmp_path):
     save(tmp_path / "x.npz", **arrays())
     checkpoint = open_checkpoint(tmp_path / "x.npz")
@@ -245,7 +245,7 @@ def _bomb(folder, name, members):
     return folder / name
 
 
-@pytest.mark.parametrize("refused", [False, True])
+@for_each("refused", [False, True])
 def test_zip_files_that_inflate(refused, tmp_path, monkeypatch):
     """What all members claim together is compared with what they take in the file before any is unpacked."""
     monkeypatch.setattr(zipped, "MAX_SMALL", 0)

@@ -269,7 +269,7 @@ def test_range_that_each_library_finds_for_itself():
         assert "scale: " in reason.sentence or "a different range for each library" in reason.sentence
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4)])
+@for_each("shape", [(), (1,), (2, 3, 4)])
 def test_any_shape(shape):
     x = torch.full(shape, -2.5)
     found = compared(x, "int8", "onnxruntime", "torchao")

@@ -4,6 +4,7 @@ A quantizer is built in numpy from the textbook and the sentences alone, without
 If a sentence is false, missing or unknown, its numbers are not those of the library.
 """
 
+import functools
 import itertools
 import math
 import re
@@ -12,7 +13,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 import torch
 from grid import for_each
 from parts import in_parts, some
@@ -558,6 +558,7 @@ SETTINGS = ("given(0.3,zero_point=3)", "fixed(-0.7,1)", "given(0.25)")
 GRANULARITIES = ("per_channel(0)", "per_group(32)", "per_flat_group(32)", "per_tensor")
 
 
+@functools.cache
 def schemes():
     """Every preset, and every library with formats, symmetries and range settings that it supports."""
     # sentences do not describe searches; see test_kquants.py
@@ -593,16 +594,14 @@ def schemes():
     return found
 
 
-ALL = schemes()
-PRESETS = set(qc.PRESETS) & set(ALL)
 GIVEN = qc.Given(0.3, 3)
 
 
-@in_parts(5)
+@in_parts(9)
 @for_each("name", some(CONVENTIONS, 11))
 def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
-    for text, scheme in part((text, scheme) for text, scheme in ALL.items() if scheme.convention.name == name):
+    for text, scheme in part((text, scheme) for text, scheme in schemes().items() if scheme.convention.name == name):
         phrases, blocks = qc.differences(scheme), all_rows(scheme)
         said = Said(scheme, phrases)
         for row, found in zip(blocks, results_of(blocks, scheme), strict=True):
@@ -709,12 +708,12 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@in_parts(5)
+@in_parts(9)
 @for_each("name", some(CONVENTIONS, 13))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
-    own_preset = next((preset for preset in PRESETS if qc.PRESETS[preset].convention.name == name), None)
-    for text, scheme in part((text, scheme) for text, scheme in ALL.items() if scheme.convention.name == name):
-        other_preset = text in PRESETS and text != own_preset
+    own_preset = next((preset for preset in schemes() if preset in qc.PRESETS and qc.PRESETS[preset].convention.name == name), None)
+    for text, scheme in part((text, scheme) for text, scheme in schemes().items() if scheme.convention.name == name):
+        other_preset = text in qc.PRESETS and text != own_preset
         # a fixed range has only one scale, at which some choices have no tie
         if other_preset or isinstance(scheme.range_setting, qc.Fixed):
             continue
@@ -741,7 +740,7 @@ FIXED = [
 def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters(part):
     """It is enough if the scale or the zero point differs."""
     told = set()
-    fixed = [each for each in ALL.values() if isinstance(each.range_setting, qc.Fixed) and each.scales is None]
+    fixed = [each for each in schemes().values() if isinstance(each.range_setting, qc.Fixed) and each.scales is None]
     for base, ends in part(itertools.product(fixed, FIXED)):
         scheme = replace(base, range_setting=qc.Fixed(*ends))
         case = facts_of(scheme)
@@ -768,14 +767,14 @@ def given_by(scheme):
 
 
 @in_parts(2)
-@pytest.mark.parametrize("cast", ["int32", "int64", "low_bits"])
+@for_each("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast, part):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""
     told = set()
-    whole = {text: facts_of(scheme) for text, scheme in ALL.items() if not isinstance(scheme.range_setting, qc.Fixed)}
+    whole = {text: facts_of(scheme) for text, scheme in schemes().items() if not isinstance(scheme.range_setting, qc.Fixed)}
     taken = [text for text, case in whole.items() if case.integer and case.rules.nonfinite.cast == cast]
     for text in part(taken):
-        scheme, case = ALL[text], whole[text]
+        scheme, case = schemes()[text], whole[text]
         blocks, without = all_rows(scheme), case.rules.changed(cast="none")
         pairs = zip(
             results_of(blocks, scheme), results_of(blocks, replace(scheme, convention=without)), strict=True
@@ -860,7 +859,7 @@ def test_what_becomes_a_code_is_what_is_let_through(part):
     """NaN is mentioned where x may contain it, ∞ / ∞ only where NaN is refused but infinity is not."""
     row = np.linspace(-1, 1, 256, dtype=f32)
     told = {"NaN": 0, "∞ / ∞": 0}
-    for text, scheme in part(ALL.items()):
+    for text, scheme in part(schemes().items()):
         for phrase in qc.differences(scheme):
             named = next((what for what in told if phrase.startswith(f"{what} becomes")), None)
             if named:

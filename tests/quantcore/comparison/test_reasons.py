@@ -7,7 +7,6 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from claims import Evidence
 from grid import for_each
 from parts import in_parts, some
@@ -415,7 +414,7 @@ def test_ties_of_one_library_or_of_both(pair, zero_point):
     assert "tie" in seen
 
 
-@pytest.mark.parametrize("fmt", ["e2m3", "nf4"])
+@for_each("fmt", ["e2m3", "nf4"])
 def test_near_ties_of_tables(fmt):
     """Multiples of the scale halfway between two values: x / s and x · (1/s) differ in their last bit."""
     table = np.unique(qc.Scheme.parse(fmt).format.table.numpy())

@@ -227,7 +227,7 @@ def test_choice_is_read(choice, name, value):
     assert differences(revealing) == []
 
 
-@pytest.mark.parametrize("name", [n for n in LIBRARIES if n.startswith("aimet")])
+@for_each("name", [n for n in LIBRARIES if n.startswith("aimet")])
 def test_aimet_s_own_numbers(name):
     compared = 0
     for case in golden.cases(name):

@@ -96,7 +96,7 @@ def test_torch(call, fmt, symmetry):
     check(ours(x, call, f"{fmt} {symmetry}"), scale, zero_point, codes)
 
 
-@pytest.mark.parametrize("fmt", OBSERVED)
+@for_each("fmt", OBSERVED)
 def test_torch_per_tensor(fmt):
     from torch.ao.quantization import MinMaxObserver
 

@@ -5,6 +5,7 @@ import collections
 import half_cases as half
 import pytest
 import torch
+from grid import for_each
 from places import ROOT
 
 import quantcore as qc
@@ -125,7 +126,7 @@ def test_the_table_of_the_readme_is_true(outcomes):
     assert text == table(outcomes), "\n".join(table(outcomes))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@for_each("dtype", [torch.bfloat16, torch.float16])
 def test_errors_are_of_the_values_that_the_library_returns(dtype):
     """In the memory of one region: x is not copied to float32 for them."""
     x = (torch.randn(64, 96, generator=torch.Generator().manual_seed(0)) * 0.05).to(dtype)
@@ -148,7 +149,7 @@ def test_errors_are_of_the_values_that_the_library_returns(dtype):
         assert torch.equal(result.x, x.float())
 
 
-@pytest.mark.parametrize("shape", [(), (3, 7), (600, 1000)])
+@for_each("shape", [(), (3, 7), (600, 1000)])
 def test_the_error_of_half_precision_is_that_of_its_numbers(shape):
     """Exact, of one region and of several, and of x that is not contiguous."""
     generator = torch.Generator().manual_seed(1)

@@ -275,7 +275,7 @@ def weights_of(x, config):
     return linear.weight
 
 
-@pytest.mark.parametrize("size", [32, 64, 128])
+@for_each("size", [32, 64, 128])
 def test_torchao_int4_weights(size):
     from torchao.quantization.granularity import PerGroup
 
@@ -289,7 +289,7 @@ def test_torchao_int4_weights(size):
     check(x, result.dequantized, theirs.dequantize(), "dequantized")
 
 
-@pytest.mark.parametrize("name", ["Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"])
+@for_each("name", ["Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"])
 def test_torchao_int8_weights(name):
     x = hard_rows(64)
     theirs = weights_of(x, lambda t: getattr(t, name)())

@@ -41,7 +41,7 @@ def test_how_many_parts_a_fix_changes(setting, granularity, symmetric, shrink, c
     assert alternatives._changed(SimpleNamespace(scheme=own), other, shrink) == changes
 
 
-@pytest.mark.parametrize(("shape", "flat"), [((8, 2048), False), ((4096, 4), True)])
+@for_each(("shape", "flat"), [((8, 2048), False), ((4096, 4), True)])
 def test_runs_over_the_ends_of_rows_are_for_rows_too_short_for_groups(shape, flat):
     context = Context(qc.apply(torch.randn(shape, generator=torch.Generator().manual_seed(0)), qc.Scheme.parse("int4")))
     kinds = {type(granularity) for granularity, _ in alternatives._pairs(context)}

@@ -82,7 +82,7 @@ def test_an_outlier_is_told_where_it_sets_the_scale(setting):
     assert "outlier_element" not in [f.kind for f in found(x, f"int4 per_tensor {setting}")]
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 32), (6, 2, 32)])
+@for_each("shape", [(3, 5, 32), (6, 2, 32)])
 def test_a_group_may_be_a_whole_row(shape):
     """Groups of one row: channels would give too few scales against this outlier, smaller groups too many."""
     x = np.random.default_rng(1).normal(size=shape).astype(np.float32)

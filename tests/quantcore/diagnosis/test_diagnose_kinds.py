@@ -128,7 +128,7 @@ def test_what_is_impossible_is_not_found(family, part):
             assert not set(impossible) & set(findings(name, scheme))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@for_each("bad", [np.nan, np.inf, -np.inf])
 def test_what_can_be_told_of_tensors_with_nan(bad):
     """Blocks without NaN are judged as ever."""
     x = changed(slice(3, 5), [[0.0], [0.7]])
@@ -163,7 +163,7 @@ def test_scales_that_their_format_cannot_hold(scales, size, too_large):
         )
 
 
-@pytest.mark.parametrize("std", [0.01, 0.005, 0.001])
+@for_each("std", [0.01, 0.005, 0.001])
 def test_a_second_level_keeps_what_e4m3_scales_lose(std):
     x = (NORMAL * std).astype(np.float32)
     result = qc.apply(x, qc.PRESETS["torchao.nvfp4.1level"])

@@ -40,7 +40,7 @@ def test_no_outlier_sets_the_scale_of_percentiles_and_fixed_ranges(scheme):
         assert {"outlier_element", "outlier_channel"} & set(findings(x, scheme.split()[0]))
 
 
-@pytest.mark.parametrize(("shape", "granularity"), [((3, 400, 450), "per_tensor"), ((1100, 500), "per_flat_group(1000)")])
+@for_each(("shape", "granularity"), [((3, 400, 450), "per_tensor"), ((1100, 500), "per_flat_group(1000)")])
 def test_elements_outside_of_a_large_tensor_are_named_by_their_place(shape, granularity):
     """More elements than are read at once; the worst comes first, the others in order."""
     x = torch.zeros(shape)
@@ -65,7 +65,7 @@ def test_negatives_are_lost_where_the_minimum_of_a_block_is_not_negative(low, le
         assert finding.facts["becomes"] == low
 
 
-@pytest.mark.parametrize(("rows", "words"), [(1, "become 0.5"), (2, "they become the lowest value of their block")])
+@for_each(("rows", "words"), [(1, "become 0.5"), (2, "they become the lowest value of their block")])
 def test_what_negatives_become_in_blocks_of_different_scales(rows, words):
     x = np.abs(NORMAL[:4, :8]) + np.float32(0.5)
     x[0, 0], x[1, 0] = 4, 8
@@ -75,7 +75,7 @@ def test_what_negatives_become_in_blocks_of_different_scales(rows, words):
     assert finding.sentence.endswith(f"{words}.")
 
 
-@pytest.mark.parametrize(("times", "found"), [(3.5, False), (4.5, True)])
+@for_each(("times", "found"), [(3.5, False), (4.5, True)])
 def test_clipping_must_cost_so_many_times_what_rounding_does(times, found):
     x = NORMAL / np.abs(NORMAL).max()
     rounding = (qc.apply(x, qc.Scheme.parse("int8 fixed(-1, 1)")).error.double() ** 2).sum().item()
@@ -124,7 +124,7 @@ def test_the_integers_that_one_sided_data_are_better_off_with(fmt, other):
         assert str(finding.fix).startswith(f"{other} asymmetric per_tensor min_max textbook")
 
 
-@pytest.mark.parametrize(("noise", "found"), [(0.001, False), (0.012, False), (0.07, True)])
+@for_each(("noise", "found"), [(0.001, False), (0.012, False), (0.07, True)])
 def test_asymmetry_is_not_credited_with_what_integers_gain(noise, found):
     """Multiples of 1/7 with some noise: symmetric int4 loses about as little as asymmetric uint4 does."""
     rng = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def test_asymmetry_is_not_credited_with_what_integers_gain(noise, found):
     assert ("one_sided" in findings(x, "e2m1")) == found
 
 
-@pytest.mark.parametrize(("low", "found"), [(1.5, False), (2.0, True)])
+@for_each(("low", "found"), [(1.5, False), (2.0, True)])
 def test_a_zero_point_that_rounding_moves_is_not_clamped(low, found):
     """In steps of 1, the zero point would be 255 + low, and 255 is the nearest code."""
     x = np.linspace(low, low + 255, 32).reshape(4, 8)
@@ -274,7 +274,7 @@ def test_the_fix_of_wrong_codes_keeps_what_it_can(kind, x, scheme, fix):
     assert str(finding.fix) == str(qc.Scheme.parse(fix))
 
 
-@pytest.mark.parametrize(("scheme", "size", "found"), [("int2 per_group(32) scales(e2m1 given(1))", 0.3, False), ("int2 per_group(32) scales(uint8 given(1))", 0.5, False),
+@for_each(("scheme", "size", "found"), [("int2 per_group(32) scales(e2m1 given(1))", 0.3, False), ("int2 per_group(32) scales(uint8 given(1))", 0.5, False),
                                                       ("int4 per_group(32) scales(e2m1 given(1))", 0.3, True)])  # fmt: skip
 def test_a_coarse_scale_that_costs_little_is_not_told(scheme, size, found):
     """By chance, the stored scale suits the elements nearly as well."""
@@ -301,14 +301,14 @@ def test_the_scale_of_a_block_of_zeros_is_never_out_of_range(name):
     assert finding.facts["blocks"] * qc.apply(x, qc.PRESETS[name]).block[1] == 64
 
 
-@pytest.mark.parametrize(("zero_point", "others"), [(0, None), (1, ("orders of operations",))])
+@for_each(("zero_point", "others"), [(0, None), (1, ("orders of operations",))])
 def test_ties_that_all_rules_round_alike(zero_point, others):
     """1.5 becomes 2 by every rule, but 2.5 does if an odd zero point is added first."""
     finding = findings(np.resize([1.5, 3.5, 5.5, -6.25], 64), f"int8 asymmetric given(1, zero_point={zero_point})").get("ties")
     assert (finding and finding.facts["others"]) == others
 
 
-@pytest.mark.parametrize(("scheme", "ends"), [("int4 given(1)", (-7.5, 6.5)), ("uint4 asymmetric given(1, zero_point=5)", (-4.5, 9.5))])
+@for_each(("scheme", "ends"), [("int4 given(1)", (-7.5, 6.5)), ("uint4 asymmetric given(1, zero_point=5)", (-4.5, 9.5))])
 def test_ties_next_to_the_ends_of_the_format_count_and_those_beyond_do_not(scheme, ends):
     x = np.array([ends[0] - 1, ends[0], 0.25, ends[1], ends[1] + 1])
     assert [box[0][0] for box in findings(x, scheme)["ties"].boxes] == [1, 3]
@@ -360,7 +360,7 @@ def test_codes_on_the_other_side_of_a_given_zero_point(zero_point, found):
     assert ("one_sided" in findings(x, f"int8 given(1, zero_point={zero_point})")) == found
 
 
-@pytest.mark.parametrize(("shape", "scheme", "cost"), [((8, 64), "int4 per_channel(0) fixed(-60, 60)", "the same"), ((512, 64), "int4", "more")])
+@for_each(("shape", "scheme", "cost"), [((8, 64), "int4 per_channel(0) fixed(-60, 60)", "the same"), ((512, 64), "int4", "more")])
 def test_what_a_better_scheme_costs(shape, scheme, cost):
     """Columns of different sizes, so that scales along the other axis are better; or a range that is too wide."""
     x = np.random.default_rng(0).uniform(-1, 1, shape)
@@ -374,7 +374,7 @@ def context_of(x, scheme):
     return Context(qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme)), unfit=_has_error)
 
 
-@pytest.mark.parametrize(("n", "found"), [(15, False), (16, True), (17, True)])
+@for_each(("n", "found"), [(15, False), (16, True), (17, True)])
 def test_so_many_elements_must_share_a_range_that_is_too_wide(n, found):
     """In every row one element is 1.8 times the largest of the others, which 2 bits turn into 0."""
     x = np.random.default_rng(0).uniform(0.5, 1, (64, n)) * np.random.default_rng(1).choice([-1, 1], (64, n))
@@ -382,14 +382,14 @@ def test_so_many_elements_must_share_a_range_that_is_too_wide(n, found):
     assert bool(list(clips_too_little(context_of(x, "int2 per_channel(0)")))) == found
 
 
-@pytest.mark.parametrize("above", [1, 2, 7])
+@for_each("above", [1, 2, 7])
 def test_blocks_on_either_side_of_0_are_counted(above):
     x = -np.abs(NORMAL[:8]) - 0.2
     x[:above] *= -1
     assert findings(x, "int8 per_channel(0)")["one_sided"].facts["above"] == above
 
 
-@pytest.mark.parametrize("scheme", ["int8 per_group(32)", "int4 per_group(32)", "e2m1 per_group(32)"])
+@for_each("scheme", ["int8 per_group(32)", "int4 per_group(32)", "e2m1 per_group(32)"])
 def test_a_power_of_two_may_be_half_a_step_away(scheme):
     """Scales stored as the nearest power of two are off by up to a third, which their format can't help."""
     result = qc.apply(NORMAL, qc.Scheme.parse(f"{scheme} scales(e8m0 given(1))"))
@@ -398,7 +398,7 @@ def test_a_power_of_two_may_be_half_a_step_away(scheme):
     assert "scale_out_of_range" not in findings(NORMAL, f"{scheme} scales(e8m0 given(1))")
 
 
-@pytest.mark.parametrize("scheme", ["uint4 given(1)", "codebook([0, 3, 9]) given(1)"])
+@for_each("scheme", ["uint4 given(1)", "codebook([0, 3, 9]) given(1)"])
 def test_elements_above_the_range_are_not_those_that_lose_their_sign(scheme):
     finding = findings(np.linspace(-5, 30, 64), scheme)["negatives_lost"]
     assert finding.boxes

@@ -263,7 +263,7 @@ def test_outlier_elements_of_several_blocks():
     assert [finding.facts[name] for name in ("value", "at", "blocks")] == [46, (6, 0), 3]
 
 
-@pytest.mark.parametrize("bad", [2, 3, 7])
+@for_each("bad", [2, 3, 7])
 def test_several_blocks_of_different_constants(bad):
     x = plain((9, 6))
     for row in range(bad):
@@ -372,7 +372,7 @@ def test_of_four_channels_one_stands_out_and_of_eight_two():
             assert ("outlier_channel" in sentences(x, "int4")) == (larger <= most), (channels, larger)
 
 
-@pytest.mark.parametrize(("times", "found"), [(6, True), (4, False)])
+@for_each(("times", "found"), [(6, True), (4, False)])
 def test_in_few_elements_a_channel_must_be_larger_to_stand_out(times, found):
     """For 16 elements, the limit is 4.5 times the others."""
     x = np.where(np.indices((4, 4)).sum(0) % 2, 1.0, -0.9)
@@ -415,7 +415,7 @@ def test_how_far_an_element_must_be_from_the_others(n, times, found):
     assert ("outlier_element" in many(x, "int4")) == found
 
 
-@pytest.mark.parametrize(("others", "found"), [(2, False), (3, True)])
+@for_each(("others", "found"), [(2, False), (3, True)])
 def test_zeros_are_no_others(others, found):
     x = np.zeros(12)
     x[:others] = ones(others)
@@ -446,7 +446,7 @@ def test_so_many_blocks_with_outliers_are_looked_at(bad, words):
     assert len(finding.boxes) == min(bad, 64)
 
 
-@pytest.mark.parametrize("noise", [0.12, 0.15])
+@for_each("noise", [0.12, 0.15])
 def test_an_outlier_that_hardly_matters_is_not_claimed(noise):
     """The others happen to be close to the codes, so without the outlier almost as much would be lost."""
     x = np.resize(np.arange(-31, 32), 400) + np.random.default_rng(2).uniform(-noise, noise, 400)
@@ -459,7 +459,7 @@ def test_an_outlier_that_hardly_matters_is_not_claimed(noise):
     assert "outlier_element" not in many(x, "int8")
 
 
-@pytest.mark.parametrize(("times", "found"), [(4.4, False), (4.5, False), (4.55, True)])
+@for_each(("times", "found"), [(4.4, False), (4.5, False), (4.55, True)])
 def test_how_far_a_channel_of_16_elements_must_be_from_the_others(times, found):
     x = np.where(np.indices((4, 4)).sum(0) % 2, 1.0, -0.9)
     x[1] = times * np.array([1, -1, 1, -1])
@@ -473,7 +473,7 @@ def test_channels_of_zeros_are_not_the_next_largest():
     assert many(x, "int4")["outlier_channel"].facts["channels"] == (0,)
 
 
-@pytest.mark.parametrize(("exceed", "found"), [(2, False), (3, True), (4, True)])
+@for_each(("exceed", "found"), [(2, False), (3, True), (4, True)])
 def test_so_many_elements_of_a_channel_exceed_the_others(exceed, found):
     """More than a quarter of the channel's 8 elements must exceed the others."""
     x = ones(12, 8)
@@ -484,14 +484,14 @@ def test_so_many_elements_of_a_channel_exceed_the_others(exceed, found):
     assert ("outlier_channel" in many(x, "int8")) == found  # also next to a larger one
 
 
-@pytest.mark.parametrize(("groups", "found"), [(16, True), (17, False)])
+@for_each(("groups", "found"), [(16, True), (17, False)])
 def test_a_sixteenth_of_the_runs_must_have_an_outlier_channel(groups, found):
     x = ones(8, 16 * groups)
     x[:, 5] = 50 * ones(8)
     assert ("outlier_channel" in many(x, "int8 per_group(16)")) == found
 
 
-@pytest.mark.parametrize("runs", [2, 64, 65])
+@for_each("runs", [2, 64, 65])
 def test_so_many_runs_are_looked_at(runs):
     x = ones(8, 4 * runs)
     x[:, 1::4] *= 40 + np.arange(runs)
@@ -526,7 +526,7 @@ def test_blocks_of_so_many_equal_elements(value, kind, n, found):
     assert (kind in many(x, "int8 per_channel(0)")) == found
 
 
-@pytest.mark.parametrize(("dead", "found"), [(15, False), (16, True)])
+@for_each(("dead", "found"), [(15, False), (16, True)])
 def test_so_many_blocks_may_be_zero_by_chance(dead, found):
     """Half of the others are 0, so chance makes 4 of 64 blocks of 4 zero; three times that plus 3 is normal."""
     x = ones(64, 4)
@@ -535,7 +535,7 @@ def test_so_many_blocks_may_be_zero_by_chance(dead, found):
     assert ("zero_block" in many(x, "int8 per_channel(0)")) == found
 
 
-@pytest.mark.parametrize(("rows", "words"), [(1, " The scale, "), (2, " The first scale, ")])
+@for_each(("rows", "words"), [(1, " The scale, "), (2, " The first scale, ")])
 def test_the_scale_of_one_and_of_two_dead_rows(rows, words):
     x = ones(5, 8)
     x[2 : 2 + rows] = 0
@@ -547,7 +547,7 @@ def test_of_one_element_it_is_said_in_the_singular():
     assert finding.sentence.startswith("The only element has |x| ≤ 8")
 
 
-@pytest.mark.parametrize("scheme", ["int8 per_channel(0)", "bf16 per_channel(0)"])
+@for_each("scheme", ["int8 per_channel(0)", "bf16 per_channel(0)"])
 def test_of_several_tiny_rows_the_first_scale_and_the_largest_element(scheme):
     x = ones(5, 8)
     for row, size in ((1, 2e-39), (2, 8e-39), (4, 4e-39)):
@@ -583,7 +583,7 @@ def test_256_outlier_channels_are_drawn_of_more():
     assert finding.sentence.startswith("Columns 900, 901, 902 and 297 more (max")
 
 
-@pytest.mark.parametrize(("low", "found"), [(-0.5, False), (-0.51, True)])
+@for_each(("low", "found"), [(-0.5, False), (-0.51, True)])
 def test_what_rounds_to_0_is_not_lost(low, found):
     x = np.linspace(0.5, 90.2, 32)
     x[3] = low
@@ -617,14 +617,14 @@ def test_one_is_and_two_are(kind, words, make, scheme, n):
     assert many(make(n), scheme)[kind].sentence.startswith(words[n - 1])
 
 
-@pytest.mark.parametrize(("n", "found"), [(100, True), (101, False), (16384, False)])
+@for_each(("n", "found"), [(100, True), (101, False), (16384, False)])
 def test_ties_are_told_from_a_hundredth_on(n, found):
     x = 4 * ones(n)
     x[7] = 2.5
     assert ("ties" in many(x, "int8 given(1)")) == found
 
 
-@pytest.mark.parametrize(("n", "words"), [(16384, "8,192 elements, such as (0),"), (16385, "About ")])
+@for_each(("n", "words"), [(16384, "8,192 elements, such as (0),"), (16385, "About ")])
 def test_of_large_tensors_a_sample_is_read(n, words):
     assert many(np.resize([2.5, 4.8], n), "int8 given(1)")["ties"].sentence.startswith(words)
 
@@ -637,19 +637,19 @@ def test_one_side_is_so_much_smaller(n, low, found):
     assert ("one_sided" in many(x, "int4")) == found
 
 
-@pytest.mark.parametrize(("sided", "found"), [(8, False), (9, True), (10, True)])
+@for_each(("sided", "found"), [(8, False), (9, True), (10, True)])
 def test_nine_of_ten_blocks_are_one_sided(sided, found):
     x = np.linspace(-1, 1, 32) * np.ones((10, 1))
     x[:sided] = np.linspace(0, 1, 32)
     assert ("one_sided" in many(x, "int4 per_channel(0)")) == found
 
 
-@pytest.mark.parametrize(("low", "found"), [(-63.4, True), (-64.4, False)])
+@for_each(("low", "found"), [(-63.4, True), (-64.4, False)])
 def test_half_of_the_codes_are_used(low, found):
     assert ("codes_unused" in many(np.linspace(low, 63.4, 1001), "int8 given(1)")) == found
 
 
-@pytest.mark.parametrize(("n", "found"), [(16, False), (20, True)])
+@for_each(("n", "found"), [(16, False), (20, True)])
 def test_of_so_few_elements_groups_are_not_small(n, found):
     assert ("small_groups" in many(plain((n,), 1), "int4 per_group(4)")) == found
 
@@ -774,14 +774,14 @@ def test_the_groups_that_libraries_have_are_proposed_for_an_outlier(group):
     assert str(fix) == str(finest(x, "int8")) == f"int8 symmetric per_group({group}) min_max textbook"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "words"), [(np.full((4, 8), 0.3), "1 code: 2 bits"), (0.3 * np.sign(ones(4, 8)), "2 codes: 2 bits")]
 )
 def test_one_code_is_used_and_two_are(x, words):
     assert many(x, "int8")["spare_bits"].sentence.startswith(f"x uses only {words} instead of 8 are enough.")
 
 
-@pytest.mark.parametrize(("n", "words"), [(1, "With 1 element per scale"), (2, "With 2 elements per scale")])
+@for_each(("n", "words"), [(1, "With 1 element per scale"), (2, "With 2 elements per scale")])
 def test_groups_of_one_and_of_two(n, words):
     x = np.random.default_rng(8).standard_normal((4, 64)) ** 3
     finding = many(x, f"int2 per_group({n})").get("small_groups")

@@ -91,7 +91,7 @@ def test_several_estimates_at_once_are_those_one_by_one(monkeypatch):
     assert drawn(x, qc.PerTensor()).estimates(fmt, []) == []
 
 
-@pytest.mark.parametrize("shape", [(3,) * 13, (2,) * 24, (1,) * 5 + (9,) * 20])
+@for_each("shape", [(3,) * 13, (2,) * 24, (1,) * 5 + (9,) * 20])
 def test_few_elements_are_drawn_of_many_axes(shape):
     assert 1 <= math.prod(map(len, estimate._places(shape))) <= 4096
 

@@ -152,7 +152,7 @@ def test_nan_and_infinity_go_out_where_the_codes_agree():
         to_onnx(qc.apply(x, qc.Scheme.parse("int8 given(0.1,3) torchao")))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("uint4 asymmetric hqq", "needs an integer zero_point, but that of hqq is a float"),
@@ -167,7 +167,7 @@ def test_what_quantizelinear_does_not_take(text, words):
         to_onnx(result)
 
 
-@pytest.mark.parametrize("missing", ["onnx", "onnx.helper"])
+@for_each("missing", ["onnx", "onnx.helper"])
 def test_without_onnx_one_sentence_says_how_to_install_it(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "onnx.helper", raising=False) if missing == "onnx" else None

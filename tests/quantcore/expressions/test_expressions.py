@@ -6,7 +6,6 @@ import random
 from fractions import Fraction
 
 import numpy as np
-import pytest
 import torch
 from grid import for_each
 from parts import some
@@ -109,7 +108,7 @@ def test_powers_of_two_are_exact(exponent):
         assert same(exact, as_numpy(power, a=exponent))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("operation", "infinity", "nan"),
     [(ex.EXPONENT, 128, np.nan), (ex.EXPONENT_CEIL, 128, np.nan), (ex.EXPONENT_OR_INFINITY, np.inf, np.inf)],
 )
@@ -236,7 +235,7 @@ def test_parentheses():
     assert line.of(ex.to(torch.float16)(A)).numbers.text == "float16(-0.5)"
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@for_each("dtype", [torch.bfloat16, torch.float16])
 def test_elements_of_16_bits_are_computed_as_torch_does(dtype):
     """Every number of the dtype, in blocks of 64 and of 8, with a parameter of the dtype and with one of more digits."""
     every, halves = torch.arange(1 << 16).to(torch.int16).view(dtype), ex.to(dtype)

@@ -76,7 +76,7 @@ def test_values_are_centred_where_both_signs_occur(x, low, high):
         assert np.allclose([at for at, _ in shown], [at for at, _ in expected])
 
 
-@pytest.mark.parametrize("value", [0.0, 5.0, -5.0])
+@for_each("value", [0.0, 5.0, -5.0])
 def test_one_value_alone_has_a_range(value):
     for trace in figures.maps(qc.apply([[value] * 3], qc.Scheme())).data[:4]:
         assert trace.zmin < trace.zmax
@@ -105,7 +105,7 @@ def test_palettes(name, theme):
         assert max(middle) - min(middle) < 12
 
 
-@pytest.mark.parametrize("shape", [(6, 10), (300, 20)], ids=str)
+@for_each("shape", [(6, 10), (300, 20)], ids=str)
 def test_tooltip_of_each_map_has_all_numbers_of_the_element_shown(shape):
     result = result_of(shape)
     arrays = (result.x, result.codes, result.dequantized, result.error)
@@ -157,7 +157,7 @@ def test_numbers_stand_where_they_fit(shape, columns, written):
     assert all(len(trace.text) == drawn[0].z.size for trace in texts)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@for_each("theme", ["light", "dark"])
 def test_numbers_are_read_on_the_color_of_their_cell(theme):
     """Plotly's own choice, #444 or white, has a contrast of 3.3 on some colors."""
     figure = figures.maps(result_of((4, 4)), columns=2, theme=theme)
@@ -422,7 +422,7 @@ class Sources(HTMLParser):
         self.found += [value for name, value in attrs if name in ("src", "href", "data", "action")]
 
 
-@pytest.mark.parametrize("make", FIGURES)
+@for_each("make", FIGURES)
 def test_page_opens_offline(make):
     page = figures.to_html(make(result_of((6, 10))))
     parser = Sources()
@@ -453,7 +453,7 @@ def test_a_few_far_outliers_do_not_take_the_colors_of_all_others():
     )
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01])
+@for_each("share", [0.0, 0.01])
 def test_many_outliers_have_colors_of_their_own(share):
     x = np.random.default_rng(0).normal(0, 0.1, 64 * 64)
     x[: int(share * x.size)] = 50

@@ -16,7 +16,7 @@ X = torch.randn(16, 16, generator=torch.Generator().manual_seed(2)) ** 3
 RESULT = qc.apply([0.2, 1.4, -3.0, 5.0], qc.Scheme.parse("int4 asymmetric fixed(-2, 4)"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@for_each("theme", ["light", "dark"])
 def test_every_element_goes_to_the_mark_of_its_code(theme):
     ways, marks, points = lessons.rounding_line(RESULT, theme=theme).data
     codes = list(range(-8, 8))
@@ -58,7 +58,7 @@ def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
     np.testing.assert_array_equal(points.y, RESULT.error)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@for_each("bits", [2, 4, 8])
 def test_clipping_and_rounding_as_drawn_are_the_error_of_the_range(bits):
     scheme = qc.Scheme(qc.IntFormat(bits))
     figure = lessons.clipping_against_rounding(qc.range_curve(X, scheme), 3.0)

@@ -166,7 +166,7 @@ def test_a_number_and_a_code_are_marked_on_every_axis():
     assert (list(code.x), list(code.customdata)) == ([1.0], [2.0])
 
 
-@pytest.mark.parametrize("metric", ["sqnr_db", "mse"])
+@for_each("metric", ["sqnr_db", "mse"])
 def test_names_on_the_frontier_leave_each_other_room(metric):
     """On a page, and those that a narrow window shows there too: measured with the widths of its plot and of a letter."""
     rng = np.random.default_rng(5)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 
 from quantcore import training
 from quantcore.figures import lessons
@@ -20,7 +21,7 @@ POINTS = training.summary(
 )
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@for_each("theme", ["light", "dark"])
 def test_digits_stand_in_rows_with_what_they_are_read_as(theme):
     images = training.load_digits().test_images[:3]
     figure = lessons.digit_images(images, [7, 1, 2], [7, 4, 2], across=2, theme=theme)
@@ -88,7 +89,7 @@ def test_a_method_without_points_is_not_drawn():
     assert len(lessons.accuracy_against_bits([p for p in only if p.method == "float"]).data) == 0
 
 
-@pytest.mark.parametrize(("bits", "scale"), [(2, 1.0), (3, 0.25), (4, 2.0)])
+@for_each(("bits", "scale"), [(2, 1.0), (3, 0.25), (4, 2.0)])
 def test_slopes_are_those_of_torch(bits, scale):
     """The oracle is torch's own fake quantization with a learnable scale, element by element."""
     qmin, qmax = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -107,7 +108,7 @@ def test_slopes_are_those_of_torch(bits, scale):
     assert found.x.max() > qmax * scale
 
 
-@pytest.mark.parametrize("which", ["rounding", "through", "to_scale"])
+@for_each("which", ["rounding", "through", "to_scale"])
 def test_a_slope_below_the_stairs(which):
     found = lessons.slopes(3, 0.5)
     line, stairs, slope = lessons.slope(found, which, theme="dark", size=24).data

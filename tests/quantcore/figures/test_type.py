@@ -143,7 +143,7 @@ def test_all_type_is_enlarged_alike(draw):
         assert after[path].get("size") == (font["size"] * LARGER if "size" in font else None), path
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "high", "texts"),
     [
         (0.004, 0.3, "0.001 0.002 0.005 0.01 0.02 0.05 0.1 0.2 0.5 1 2 5"),

@@ -154,7 +154,7 @@ def test_a_value_that_loses_all_its_elements():
     assert len(set(book.encode(x).tolist())) == 5
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("size", "values", "distortion"),
     [
         (2, [0.7980], 0.3634),
@@ -182,13 +182,13 @@ def test_kmeans_of_more_values_than_are_cut(part):
         assert squared_error(x, ours) <= squared_error(x, lloyd) + slack(x, ours)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_as_many_values_as_there_are(method):
     x = [3.0, 1.0, 1.0, 1.0, 2.5, -7.0] + [0.0] * 500
     assert fit_codebook(x, 5, method).values == (-7.0, 0.0, 1.0, 2.5, 3.0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_outliers_among_a_million_equal_ones(method):
     """All quantiles are 0."""
     x = torch.zeros(1 << 20)

@@ -63,7 +63,7 @@ def test_codes_are_the_library_s(case):
     assert np.array_equal(found, RECORDED[f"{case}.codes"])
 
 
-@pytest.mark.parametrize("kind", ["bitsandbytes.nf4", "bitsandbytes.fp4", "torchao.nf4"])
+@for_each("kind", ["bitsandbytes.nf4", "bitsandbytes.fp4", "torchao.nf4"])
 def test_tables_are_the_library_s(kind):
     ours, theirs = CODEBOOKS[OURS[kind]].table.numpy(), RECORDED[f"{kind}.table"]
     assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))

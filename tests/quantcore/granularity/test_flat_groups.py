@@ -105,7 +105,7 @@ def test_text_and_refusal():
         assert qc.unsupported_reason(qc.Scheme.parse(f"int8 per_flat_group(3) {name}"), (4, 8))
 
 
-@pytest.mark.parametrize("size", [3, 8, 20])
+@for_each("size", [3, 8, 20])
 def test_scripts_hold(size):
     result, _ = pair((6, 8), size, "uint4 asymmetric")
     code = "import torch\n\nx = torch.tensor(" + repr(result.x.tolist()) + ")"
@@ -133,7 +133,7 @@ def test_hqq_groups_over_the_ends_of_rows():
         qc.apply(x, qc.Scheme.parse("uint4 asymmetric per_flat_group(7) hqq"))
 
 
-@pytest.mark.parametrize("text", ["int4 asymmetric", "e4m3fn"])
+@for_each("text", ["int4 asymmetric", "e4m3fn"])
 def test_out_that_cannot_be_seen_flat_is_refused_and_left_alone(text):
     result, _ = pair((6, 8), 5, text)
     scheme, parameters = result.scheme, (result.scale, result.params.zero_point)

@@ -1,5 +1,6 @@
 """At the workers of a Dask cluster: the table of one process to the last bit, whatever happens to a worker."""
 
+import importlib
 import json
 import os
 import signal
@@ -9,7 +10,6 @@ from threading import Event
 
 import pytest
 import torch
-from distributed import Client, KilledWorker, LocalCluster, get_worker
 from safetensors.torch import save_file
 
 import quantcore as qc
@@ -33,6 +33,21 @@ def weights(count=2):
     return found | {"norm": torch.ones(64)}
 
 
+def distributed():
+    """The package, which every worker of the tests would take half a second to import with this module."""
+    return importlib.import_module("distributed")
+
+
+def cluster_of(workers, processes=False):
+    return distributed().LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=processes, dashboard_address="127.0.0.1:0"
+    )
+
+
+def client_of(its_cluster):
+    return distributed().Client(its_cluster, set_as_default=False)
+
+
 def saved(folder, tensors):
     folder.mkdir(exist_ok=True)
     save_file(tensors, folder / "model.safetensors")
@@ -47,13 +62,13 @@ def finished(checkpoint, **more):
 @pytest.fixture(scope="module")
 def local():
     """Two workers in this process, which need no new ones."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as found:
+    with cluster_of(2) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def client(local):
-    with Client(local, set_as_default=False) as found:
+    with client_of(local) as found:
         yield found
 
 
@@ -113,12 +128,12 @@ def test_a_worker_that_is_gone_loses_nothing(checkpoint, monkeypatch, alone):
     def measured(walk, box, known):
         boxes.append(box)
         if len(boxes) == 6:
-            held.append(get_worker())
+            held.append(distributed().get_worker())
             goes_on.wait()
         return errors(walk, box, known)
 
     monkeypatch.setattr(cluster, "_EVERY", 0.001)
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as two, Client(two, set_as_default=False) as client:
+    with cluster_of(2) as two, client_of(two) as client:
         monkeypatch.setattr(measure.WeightWalk, "errors", measured)
         steps = []
         for step in qc.sensitivity(checkpoint, SCHEMES, client=client):
@@ -137,7 +152,7 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path):
     generator = torch.Generator().manual_seed(0)
     large = {f"w{i}": torch.randn(5000, 4096, generator=generator).bfloat16() for i in range(2)}
     checkpoint = saved(tmp_path / "model", large | weights())
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as two, Client(two) as client:
+    with cluster_of(2, processes=True) as two, client_of(two) as client:
         pids = client.run(os.getpid)
         steps = []
         for step in qc.sensitivity(checkpoint, SCHEMES, client=client):
@@ -203,7 +218,7 @@ def test_a_later_worker_with_other_files_ends_it(checkpoint, client, tmp_path):
 
 
 def test_a_cluster_without_workers_or_scheduler(checkpoint):
-    with LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as own, Client(own, set_as_default=False) as client:
+    with cluster_of(0) as own, client_of(own) as client:
         with pytest.raises(qc.QuantError, match="The Dask scheduler has no workers; start one"):
             next(qc.sensitivity(checkpoint, SCHEMES, client=client))
         own.scale(1)
@@ -214,7 +229,7 @@ def test_a_cluster_without_workers_or_scheduler(checkpoint):
         with pytest.raises(qc.QuantError, match="The Dask scheduler is gone"):
             list(run)
     with pytest.raises(qc.QuantError, match="workers died of the same weight"), cluster._in_words():
-        raise KilledWorker("w", None, 3)
+        raise distributed().KilledWorker("w", None, 3)
 
 
 def test_the_command(checkpoint, local, capsys, tmp_path, monkeypatch, alone):

@@ -258,7 +258,7 @@ def tied():
     return x
 
 
-@pytest.mark.parametrize("says", some(ROUNDINGS, 2))
+@pytest.mark.parametrize("says", some(ROUNDINGS))
 def test_another_rounding(says):
     x = tied()
     codes = ROUNDINGS[says](x / np.float32(2 / 256)).clip(-128, 127)
@@ -352,7 +352,7 @@ def test_inverse_scale():
 
 
 @pytest.mark.parametrize("kernel", some(["textbook", "torchao", "compressed_tensors"]))
-@in_parts(2)
+@in_parts(3)
 def test_scale_from_elsewhere(kernel, part):
     """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
@@ -540,7 +540,7 @@ def test_every_scheme_of_every_format_is_counted_once():
     assert search.tried == sum(tried)
 
 
-@pytest.mark.parametrize("most", [3, 15, 200])
+@for_each("most", [3, 15, 200])
 def test_every_preset_of_gguf_that_has_the_codes_is_tried_once(most):
     x, codes = torch.linspace(-1, 1, 512).reshape(2, 256), torch.arange(512).reshape(2, 256) % (most + 1)
     search = _Search(Evaluator(x, codes.to(torch.int32), None, None, [qc.PerTensor()]))
@@ -551,7 +551,7 @@ def test_every_preset_of_gguf_that_has_the_codes_is_tried_once(most):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "codes"), [(3.0, 5), ([[0.1, 0.7, -0.3]], [[3], [-5], [7]]), ([math.nan, 1.0], [9, 5])]
 )
 def test_presets_are_not_tried_on_what_they_do_not_suit(x, codes):

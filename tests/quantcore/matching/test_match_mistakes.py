@@ -551,7 +551,7 @@ def test_evidence_for_a_scale(fmt, fewest):
         assert not any(f.wrapped for f in found)
 
 
-@pytest.mark.parametrize(("bits", "fewest"), [(5, 8), (8, 5)])
+@for_each(("bits", "fewest"), [(5, 8), (8, 5)])
 def test_evidence_for_wrapped_codes(bits, fewest):
     """Each code counts log2(3) bits less, since it may have wrapped up, down, or not at all."""
     fmt, half = IntFormat(bits), 1 << (bits - 1)
@@ -578,7 +578,7 @@ def test_zero_points_nearest_to_the_middle_come_first(fmt, above):
             assert (np.round(x / scale) + f.zero_point == fmt.middle + above).all()
 
 
-@pytest.mark.parametrize(("largest", "code", "wrapped"), [(3, 3, False), (150, -106, True)])
+@for_each(("largest", "code", "wrapped"), [(3, 3, False), (150, -106, True)])
 def test_equal_numbers_with_different_codes_have_no_scale(largest, code, wrapped):
     """Not even where the number lies exactly between the two codes."""
     x = np.array([0.5, -0.25, 0.75, 1.0, -1.25, 2.0, 2.25, -0.25, 0.5, largest]) * 3
@@ -954,7 +954,7 @@ def test_the_percentile_of_signed_values_is_named_with_its_value(p):
     assert expected in said
 
 
-@pytest.mark.parametrize("bits", [3, 4])
+@for_each("bits", [3, 4])
 def test_a_scale_that_makes_codes_wrap_makes_one_wrap(bits):
     """In the middle of its interval, every code is as given modulo 2^bits, and some value is out of range."""
     fmt = qc.IntFormat(bits)
@@ -974,7 +974,7 @@ def test_a_scale_that_makes_codes_wrap_makes_one_wrap(bits):
     assert wrapped
 
 
-@pytest.mark.parametrize("zero_point", [0, 4])
+@for_each("zero_point", [0, 4])
 def test_codes_that_reach_the_ends_of_the_format_need_not_have_wrapped(zero_point):
     """With the lowest and the highest code, and one of the numbers beyond them."""
     fmt = qc.IntFormat(3, signed=not zero_point)

@@ -29,7 +29,7 @@ from quantcore.matching.candidates import Evaluator, _alternatives, _nearest
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import changed
 from quantcore.matching.hypotheses.sample import inferred, with_given_scale
-from quantcore.matching.hypotheses.scoring import Hypothesis
+from quantcore.matching.hypotheses.scoring import NAMED, OF_PERCENTILE, WORKED_OUT, WRITTEN, Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, parameter_note, read_codes, read_parameter
 from quantcore.matching.reasons import DifferingElement, _bounds_of, _scale_words, explain, reason
@@ -736,6 +736,14 @@ def test_other_explanations_are_told_where_the_scale_of_the_first_is_doubtful(do
     assert said == ([] if told is None else [f"also possible: int8 given(0.101){told}"])
     assert len(others) == len(doubts) - 1
     assert not any("also possible" in words for c in others for words in c.explanations)
+
+
+def test_a_scale_with_a_better_reason_comes_first():
+    evaluator = Evaluator(torch.tensor([0.1, 0.2, -0.3, 1.0]), torch.tensor([1, 2, -3, 10]), None, None, [qc.PerTensor()])
+    doubts, scales = (WORKED_OUT, OF_PERCENTILE, WRITTEN, NAMED, 0), [0.1, 0.101, 0.102, 0.099, 0.098]
+    for doubt, scale in zip(doubts, scales, strict=True):
+        evaluator.evaluate(Hypothesis(qc.Scheme.parse(f"int8 per_tensor given({scale})"), Corruption(), 0.0, doubt))
+    assert [c.scheme.range_setting.scale for c in evaluator.candidates()] == scales[::-1]
 
 
 def test_what_libraries_make_of_nan_is_told_apart():

@@ -76,7 +76,7 @@ def best(x, given):
     return first, answer(first, x.size, x.ndim)
 
 
-@for_each("rule", some(NAMED, 10))
+@for_each("rule", some([*list(NAMED)[10:], *list(NAMED)[:10]], len(NAMED)))  # by day one of groups
 def test_the_rule_of_a_scale_is_named(rule):
     x, given = NAMED[rule]
     first, said = best(x, given)

@@ -73,7 +73,7 @@ def test_wrong_way_gives_the_printed_table(name, case_id):
             assert rounded(getattr(wrong, metric), decimals) == case[metric]
 
 
-@pytest.mark.parametrize("case_id", [i for i in IN_PRINT.values() if "mae_done_right" in CASES[i]])
+@for_each("case_id", [i for i in IN_PRINT.values() if "mae_done_right" in CASES[i]])
 def test_right_way_gives_the_recorded_error(case_id):
     assert of(case_id).right.mae == pytest.approx(CASES[case_id]["mae_done_right"], rel=1e-7)
 
@@ -234,7 +234,7 @@ def test_the_input_is_left_alone(name):
     assert torch.equal(x, kept)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "x", "words"),
     [
         ("wraps-per-group", torch.ones(4), "does not run on a tensor of shape (4,)"),

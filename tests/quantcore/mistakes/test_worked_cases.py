@@ -137,7 +137,7 @@ def test_error(case_id, metric):
         assert rounded(found, 6 if metric == "mae" else 4) == printed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("case_id", "granularity"),
     [
         ("s0-symmetric-wraps", qc.PerTensor()),

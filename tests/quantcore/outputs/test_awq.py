@@ -83,7 +83,7 @@ def test_clipping_is_gptqmodels():
     assert torch.equal(found.quantized.codes, qc.apply(np.clip(w, -every, every), "int4 per_group(16)").codes)
 
 
-@pytest.mark.parametrize("scheme", ["int3 per_group(24)", "uint3 asymmetric per_channel(0)"])
+@for_each("scheme", ["int3 per_group(24)", "uint3 asymmetric per_channel(0)"])
 def test_losses_of_thresholds_are_of_contributions_to_the_output(scheme):
     x, w = layer_inputs(6)
     found = qc.outputs.awq(w, x, scheme, ratios=2, clip=True)

@@ -40,7 +40,7 @@ def test_codes_are_those_of_gptqmodel(name):
     assert found.objective < found.nearest_objective
 
 
-@pytest.mark.parametrize("act_order", [False, True])
+@for_each("act_order", [False, True])
 def test_each_column_is_what_least_squares_leaves(act_order):
     """Given the columns coded so far, the others minimize the output's error, as normal equations say."""
     x, w = correlated(3)
@@ -125,7 +125,7 @@ def test_groups_in_the_order_of_activations_are_of_any_columns():
     assert torch.equal(static.quantized.scale, qc.apply(w, "int4 per_group(8)").scale)
 
 
-@pytest.mark.parametrize("shape", [(3, 1, 2), (5, 3, 1), (300, 129, 2)])
+@for_each("shape", [(3, 1, 2), (5, 3, 1), (300, 129, 2)])
 def test_shapes_at_the_edge(shape):
     x, w = correlated(8, *shape)
     found = qc.outputs.gptq(w, x, "int4 per_channel(0)")

@@ -61,7 +61,7 @@ def head(queries=6, tokens=20, size=16):
     return q, k, v
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@for_each("causal", [False, True])
 def test_the_output_is_that_of_torchs_attention(causal):
     q, k, v = head(20 if causal else 6)
     found = qc.outputs.kv_cache(q, k, v, "int4 per_channel(1)", "int4 per_channel(0)", causal)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid import for_each
 from safetensors.torch import load
 
 import quantcore as qc
@@ -47,13 +48,13 @@ def test_ties_go_to_the_first_input_and_no_error_leads_nowhere():
     assert qc.outputs.layer([[1.0]], [[7.0]], "int4").terms(0, 0).leading == 0
 
 
-@pytest.mark.parametrize("at", [(5, 0), (0, 4), (-1, 0)])
+@for_each("at", [(5, 0), (0, 4), (-1, 0)])
 def test_an_output_that_is_none(at):
     with pytest.raises(qc.QuantError, match="token from 0 to 4 and a channel from 0 to 3"):
         qc.outputs.layer(X, W, "int4").terms(*at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of_w", "of_x", "count"), [("int4", None, 4), (None, "int8", 4), ("int4", "int8", 7)]
 )
 def test_steps_are_counted_and_end_with_the_layer(of_w, of_x, count):
@@ -155,7 +156,7 @@ def test_bars_of_errors_have_the_number_of_channel_and_token():
     )
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (200, 200)])
+@for_each("shape", [(3, 4), (200, 200)])
 def test_a_large_matrix_is_read_from_the_export(shape, tmp_path, monkeypatch):
     x, w = RNG.standard_normal((4, shape[1]), dtype=np.float32), RNG.standard_normal(shape, dtype=np.float32)
     schemes = qc.Scheme(qc.INT4), qc.Scheme(qc.INT8)

@@ -436,7 +436,7 @@ def test_what_is_said_of_a_divisor_is_so(divisor, zero):
     assert float(clipped.min()) == pytest.approx(int(share) / 100, abs=0.01)
 
 
-@pytest.mark.parametrize(("scale", "zero"), [(0.05, 0), (0.3, 0), (0.02, 40)])
+@for_each(("scale", "zero"), [(0.05, 0), (0.3, 0), (0.02, 40)])
 def test_the_values_that_are_said_to_wrap_do(scale, zero):
     text = f"s = {scale}\nq = (torch.round(x / s) + {zero}).to(torch.int8)"
     low, high = map(

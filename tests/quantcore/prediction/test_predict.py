@@ -247,7 +247,7 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
 
 
 # (0, 0): x = 0.5 as above; the range of all is -3 to 2
-@pytest.mark.parametrize(
+@for_each(
     ("step", "place", "answers"),
     [
         ("codes", (0, 0), [2 - 9, 0, 2, 9, 11]),  # z subtracted, clamped and wrapped; z forgotten

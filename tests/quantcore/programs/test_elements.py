@@ -1,6 +1,5 @@
 """Codes and values in the dtype of x, compared with torch's own operations on tensors of that dtype."""
 
-import pytest
 import torch
 
 import quantcore as qc
@@ -78,7 +77,7 @@ def test_what_is_known_is_not_computed():
     assert program.write("v", given | {"1/s": torch.tensor([2.5, 1.0])}, torch.empty(2)).tolist() == [8, -2]
 
 
-@pytest.mark.parametrize("rule", ["half_even", "floor"])
+@for_each("rule", ["half_even", "floor"])
 def test_lines_are_read_as_they_run(rule):
     text = str(code_program(qc.INT4, TEXTBOOK.changed(kernel="D", rounding=rule)))
     assert text.splitlines()[:2] == ["1/s = 1 / s", "u = x · (1/s)"]

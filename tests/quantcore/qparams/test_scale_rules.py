@@ -183,7 +183,7 @@ def test_replaced_zero_points_of_signed_codes():
         assert parameters(qc.INT8, False, -0.5, 0.5, **choices).zero_point.item() == z
 
 
-@pytest.mark.parametrize("where", ["final", "raw"])
+@for_each("where", ["final", "raw"])
 def test_which_scale_the_zero_point_is_found_with(where):
     choices = {"eps": 1.0, "eps_replacement": 4.0, "zero_point_scale": where}
     found = parameters(qc.UINT8, False, -50.0, 52.0, **choices)
@@ -203,7 +203,7 @@ def test_inverse_of_the_range(part):
             assert half.inverse.item() == F(1) / (F(2) * largest) * F(2**fmt.bits)
 
 
-@pytest.mark.parametrize("rule", ["kept", "one"])
+@for_each("rule", ["kept", "one"])
 def test_inverse_of_no_range(rule):
     scheme = qc.Scheme(convention=qc.TEXTBOOK.changed(inverse="of_range", bad_inverse=rule, nan="zero"))
     for x, bad in ((torch.zeros(3), math.inf), (torch.tensor([math.nan, 1.0]), math.nan)):

@@ -77,7 +77,7 @@ def test_a_zero_point_is_cast_with_the_number(cast, z):
         assert found == code_of(value, z, cast, "zero"), value
 
 
-@pytest.mark.parametrize("granularity", [qc.PerTensor(), qc.PerChannel(0)])
+@for_each("granularity", [qc.PerTensor(), qc.PerChannel(0)])
 def test_low_bits_of_a_range_that_was_found(granularity):
     """Also with a computed range: infinity makes the scale infinite, so quotients are 0 or NaN."""
     convention = qc.TEXTBOOK.changed(cast="low_bits", nan="zero")

@@ -151,7 +151,7 @@ def test_what_is_said(name):
     assert tuple(qc.differences(preset(name))) == SENTENCES[name]
 
 
-@pytest.mark.parametrize("name", ["Q2_K", "Q4_K", "Q5_K"])
+@for_each("name", ["Q2_K", "Q4_K", "Q5_K"])
 def test_codes_as_they_are_said(name):
     """The codes are round((x + min) / s), as the sentences say, except where the scale is 0."""
     result = qc.apply(sample(), preset(name))

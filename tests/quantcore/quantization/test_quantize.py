@@ -312,7 +312,7 @@ def test_quantizing_again_changes_nothing(scheme):
     assert torch.equal(again, result.codes)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
+@for_each("symmetric", [True, False])
 def test_finer_granularity_never_widens_a_range(symmetric):
     x = randn((12, 16), 3)
     chain = [
@@ -458,7 +458,7 @@ def test_x_is_never_modified(scheme):
     assert torch.equal(result.x, x)
 
 
-@pytest.mark.parametrize("granularity", [qc.PerTensor(), qc.PerGroup(4)])
+@for_each("granularity", [qc.PerTensor(), qc.PerGroup(4)])
 def test_out_is_written_into(granularity):
     scheme = qc.Scheme(qc.INT4, granularity=granularity)
     first = qc.apply(randn((6, 10), 6), scheme)
@@ -474,7 +474,7 @@ def test_out_is_written_into(granularity):
     assert torch.equal(x_hat, second.dequantized)
 
 
-@pytest.mark.parametrize("out", [torch.empty(10, 6, dtype=torch.int8), torch.empty(6, 10, dtype=torch.int16)])
+@for_each("out", [torch.empty(10, 6, dtype=torch.int8), torch.empty(6, 10, dtype=torch.int16)])
 def test_out_of_another_kind_is_refused(out):
     with pytest.raises(qc.QuantError, match="out has shape"):
         qc.quantize(randn((6, 10)), 1.0, 0, SYM, out=out)
@@ -502,7 +502,7 @@ def test_wrapping_keeps_the_lowest_bits(fmt):
     assert codes == expected
 
 
-@pytest.mark.parametrize("scheme", ["uint4 asymmetric given(0.1, zero_point=20) hqq",
+@for_each("scheme", ["uint4 asymmetric given(0.1, zero_point=20) hqq",
                                     "uint4 asymmetric per_group(32) given(0.1, zero_point=-3) gguf.Q4_1"])  # fmt: skip
 def test_a_zero_point_that_is_no_code_may_be_any_number(scheme):
     with warnings.catch_warnings():
@@ -540,7 +540,7 @@ def test_codes_have_the_dtype_and_shape_of_the_format():
         assert (tuple(codes.shape), codes.dtype) == (shape, fmt.dtype)
 
 
-@pytest.mark.parametrize("scale", [[[1.0]], [1.0, 2.0], torch.ones(3, 1)])
+@for_each("scale", [[[1.0]], [1.0, 2.0], torch.ones(3, 1)])
 def test_parameters_of_another_grid_are_refused(scale):
     scheme = qc.Scheme(granularity=qc.PerChannel(0))
     with pytest.raises(qc.QuantError, match="form a grid"):

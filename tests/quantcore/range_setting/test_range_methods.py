@@ -65,7 +65,7 @@ def test_controls_represent_a_setting(text):
     assert type(setting).chosen(choices) == setting
 
 
-@pytest.mark.parametrize("text", ["percentile(50.0005)", "half_quadratic(iterations=5)", "entropy(512, num_quantized_bins=64)"])
+@for_each("text", ["percentile(50.0005)", "half_quadratic(iterations=5)", "entropy(512, num_quantized_bins=64)"])
 def test_controls_refuse_what_they_cannot_represent(text):
     with pytest.raises(qc.QuantError, match=r"must be at least 50\.001|can't be set here; leave it out"):
         qc.Scheme.parse(f"int4 {text}").range_setting.choices()
@@ -153,7 +153,7 @@ RAISED = dataclasses.replace(
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "blocks"),
     [(qc.Scheme.parse("uint4 asymmetric"), TIED), (RAISED, torch.tensor([[2.0, 4.0, 6.0, 8.4]]))],
     ids=["zero_point that wavers", "scale that is replaced"],
@@ -449,7 +449,7 @@ def test_entropy_of_a_large_tensor_is_onnxruntimes():
     assert [float(e) for e in found] == [float(e) for e in onnxruntimes(x, 512, 128)]
 
 
-@pytest.mark.parametrize("data", ["huge", "tiny", "denormal"])
+@for_each("data", ["huge", "tiny", "denormal"])
 def test_entropy_where_onnxruntime_fails_is_scaled(data):
     """Scaling all elements by a power of two scales the thresholds by the same."""
     exponent = {"huge": 126, "tiny": -126, "denormal": -140}[data]

@@ -19,7 +19,7 @@ def blocks(count, size, seed=0):
     return torch.randn(count, size, generator=torch.Generator().manual_seed(seed)) + 0.5
 
 
-@pytest.mark.parametrize("task", [SYMMETRIC, ASYMMETRIC])
+@for_each("task", [SYMMETRIC, ASYMMETRIC])
 def test_min_max(task):
     x = blocks(5, 9)
     low, high = qc.MinMax()(x, task)

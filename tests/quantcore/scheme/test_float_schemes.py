@@ -92,7 +92,7 @@ def test_clipping_is_beyond_half_a_step():
     assert [qc.trace(result, i).overflow for i in range(4)] == [None, None, "saturate", "saturate"]
 
 
-@pytest.mark.parametrize("rounding", ["toward_zero", "ceil", "stochastic_3"])
+@for_each("rounding", ["toward_zero", "ceil", "stochastic_3"])
 def test_rounding_of_floats(rounding):
     scheme = qc.Scheme.parse(f"e3m2 given(1) textbook(rounding={rounding})")
     x = sample().clamp(-28, 28)

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import golden_cases as golden
 import numpy as np
@@ -107,6 +108,18 @@ def test_differences(text, phrases):
     said = qc.differences(qc.Scheme.parse(text))
     assert set(phrases) <= set(said)
     assert bool(said) == bool(phrases)
+
+
+@for_each("rule", ["amax_over_half_range", "max_of_sides", "signed_end", "full_range", "aligned_grid"])
+def test_float64_is_told_where_it_changes_a_scale(rule):
+    """One division rounds to the same float32 as in float64, which several operations don't."""
+    x = np.random.default_rng(3).normal(size=(400, 4)).astype(np.float32)
+    x[0] = 3e38
+    own = qc.TEXTBOOK.changed(symmetric_scale=rule)
+    schemes = [replace(qc.Scheme.parse("int8 per_channel"), convention=c) for c in (own, own.changed(scale_precision="float64"))]
+    scales = [qc.apply(x, scheme).scale for scheme in schemes]
+    said = "the scale is computed in float64" in qc.differences(schemes[1])
+    assert said == (not torch.equal(*scales))
 
 
 @in_parts(5)

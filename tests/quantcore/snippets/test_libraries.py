@@ -180,7 +180,7 @@ def test_many_elements_are_packed_and_hashed():
         run(script)
 
 
-@pytest.mark.parametrize("name", ["torchao", "onnxruntime"])
+@for_each("name", ["torchao", "onnxruntime"])
 def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
     x = sample((200, 200))
     np.savez(tmp_path / "quantscope.npz", x=x.numpy())

@@ -29,7 +29,7 @@ def last_line(script):
     return printed.getvalue().splitlines()[-1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "of_x"), [("int4 per_channel(0)", "int8 per_channel(0)"), ("e2m1 per_tensor", None)]
 )
 def test_each_method_gives_the_same_output_by_its_script(scheme, of_x):

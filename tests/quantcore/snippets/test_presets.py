@@ -141,7 +141,7 @@ def test_what_no_script_can_give(name, changes, words):
         library_script(qc.apply(rows(name, 0), scheme))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "granularity", "shape"),
     [("torchao.mxfp4", qc.PerGroup(7), (3, 7)), ("torchao.nf4", qc.PerFlatGroup(3), (3, 7))],
 )

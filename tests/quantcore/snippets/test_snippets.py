@@ -125,7 +125,7 @@ def test_scripts_hold_for_scales_of_scales(convention, scales):
         assert torch.equal(names["x"], x)
 
 
-@pytest.mark.parametrize("text", ["int4 per_group(4) gguf.Q8_0", "uint8 per_group(4) gguf.Q4_0"])
+@for_each("text", ["int4 per_group(4) gguf.Q8_0", "uint8 per_group(4) gguf.Q4_0"])
 def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
     """NaN, infinity and what does not fit into int32 become 0."""
     x = torch.tensor([[torch.inf, torch.nan, 1.0, -2.0], [1e30, -3e30, 2e-9, 0.0], [0.0, 0.0, 0.0, 0.0]])

@@ -236,7 +236,6 @@ REFUSED = [
     (zipped({"../../x.npy": npy_header("<f4", (9,))}), "a.npz", ["'../../x'", "claims 36 bytes"]),
     (zipped({"a.npy": npy(X)}, zipfile.ZIP_LZMA), "a.npz", ["compression"]),
     (zipped({"a.npy": npy(X)}, zipfile.ZIP_BZIP2), "a.npz", ["compression"]),
-    (zipped({f"{i}{'x' * 200}.npy": b"" for i in range(5000)}), "a.npz", ["too many"]),
     # pickles, under their own name and under others
     (torch_file(), "m.pt", ["'m.pt'", "pickle", "weights_only=True", "save_file", "np.save"]),
     (torch_file(), "m.pth", ["pickle", "weights_only=True"]),
@@ -339,6 +338,13 @@ def test_refuses(data: bytes, name: str, words: list[str]) -> None:
     assert len(message) < 400
 
 
+def test_refuses_a_zip_of_too_many_members() -> None:
+    members = {f"{i}{'x' * 200}.npy": b"" for i in range(5000)}
+    with in_seconds(10), pytest.raises(QuantError, match="too many") as caught:
+        read_tensor(zipped(members, zipfile.ZIP_STORED), "a.npz")
+    assert len(str(caught.value)) < 400
+
+
 def test_refuses_an_unknown_tensor() -> None:
     with pytest.raises(QuantError, match=r"'a.npz' has no tensor 'w'; it contains 'a'\."):
         read_tensor(npz(a=X), "a.npz", "w")
@@ -376,7 +382,7 @@ def test_bombs_together_are_refused() -> None:
     assert len(list_tensors(zipped(members), "a.npz", limit=6 * 2**20)) == 5
 
 
-@pytest.mark.parametrize("claimed", [100, 10**6, 0])
+@for_each("claimed", [100, 10**6, 0])
 def test_zip_that_lies_about_its_size(claimed: int) -> None:
     data = bytearray(zipped({"a.npy": npy(np.zeros(1000, np.float32))}))
     central = data.rfind(b"PK\x01\x02")

@@ -183,7 +183,7 @@ def test_spec_refuses(arguments: dict[str, object], words: list[str]) -> None:
     assert [w for w in words if w not in str(caught.value)] == [], caught.value
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0)])
+@for_each(("low", "high"), [(1.0, 1.0), (2.0, 1.0)])
 def test_uniform_refuses_an_empty_range(low: float, high: float) -> None:
     with pytest.raises(QuantError, match="low < high"):
         generate(Generated("uniform", parameters=(("low", low), ("high", high))))

@@ -55,7 +55,7 @@ def test_every_bit_is_kept() -> None:
     np.testing.assert_array_equal(decode(encode(bits.view(np.float32))).view(np.uint32), bits)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "x", [np.arange(12, dtype=np.float32).reshape(3, 4).T, np.arange(9, dtype=np.float32)[::2]]
 )
 def test_any_memory_layout(x: np.ndarray) -> None:
@@ -183,7 +183,7 @@ def test_fuzz() -> None:
     assert max(map(len, messages)) < 300
 
 
-@pytest.mark.parametrize(
+@for_each(
     "x", [np.zeros(3, np.float32), np.float32(1) + np.zeros(()), np.zeros((0, 2), np.float32)]
 )
 def test_content_hash_is_forty_digits(x: np.ndarray) -> None:

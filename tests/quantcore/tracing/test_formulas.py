@@ -6,7 +6,6 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 from grid import for_each
 from parts import in_parts, some, some_rows
@@ -363,7 +362,7 @@ def test_the_smallest_scale_of_a_power_is_the_one_said():
     assert float(qc.apply([1e-45, 0.0], scheme).scale) == least
 
 
-@pytest.mark.parametrize("fmt", ["e4m3fn", "e5m2", "nf4"])
+@for_each("fmt", ["e4m3fn", "e5m2", "nf4"])
 def test_the_smallest_quotient_is_named_where_it_takes_the_place_of_a_smaller_one(fmt):
     rules, least = qc.TEXTBOOK.changed(clamp_min=2.0**-6), f32(2.0**-6)
     for x in (f32(-1), f32(0), np.nextafter(least, f32(0)), least, np.nextafter(least, f32(1)), f32(1)):

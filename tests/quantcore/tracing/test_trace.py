@@ -129,7 +129,7 @@ def test_formulas_come_to_their_values(shape, scheme):
     assert [redone(s.formula) for s in written] == [read(s.value) for s in written]
 
 
-@for_each("scheme", some(qc.PRESETS.values()))
+@for_each("scheme", some(qc.PRESETS.values(), 7))
 @in_parts(11)
 @pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme, part):
@@ -260,7 +260,7 @@ def test_formula_of_a_range_beyond_float32_comes_to_the_scale():
     assert redone(formula) == t.scale
 
 
-@pytest.mark.parametrize("scheme", ["int8", "int8 per_flat_group(4)", "e2m1 per_flat_group(4)"])
+@for_each("scheme", ["int8", "int8 per_flat_group(4)", "e2m1 per_flat_group(4)"])
 def test_a_number_alone(scheme):
     result = qc.apply(np.float32(-2.5), qc.Scheme.parse(scheme))
     t = qc.trace(result, ())
@@ -284,7 +284,7 @@ def test_indices_that_are_none(index):
         qc.trace(result, index)
 
 
-@pytest.mark.parametrize(("fmt", "k"), [("e2m1", 2), ("e4m3fn", 8), ("e5m2", 15)])
+@for_each(("fmt", "k"), [("e2m1", 2), ("e4m3fn", 8), ("e5m2", 15)])
 def test_the_power_of_an_infinite_block_is_that_of_2_to_the_128(fmt, k):
     x = torch.ones(1, 32)
     x[0, 3] = torch.inf

@@ -139,7 +139,7 @@ def test_straight_through_gradient_is_torchs(scale, zero_point):
     assert 0 < inside.sum() < x.numel()
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@for_each("axis", [0, 1])
 def test_straight_through_gradient_is_torchs_per_channel(axis):
     scales, zeros = torch.tensor([0.5, 1.0, 2.0, 0.25]), torch.tensor([0, 1, -3, 2], dtype=torch.int32)
     shape = (4, 50) if axis == 0 else (50, 4)
@@ -173,7 +173,7 @@ def test_learned_scale_gradient_is_torchs(fmt, scale, zero_point):
     assert torch.equal(s.grad, t.grad)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@for_each("axis", [0, 1])
 def test_learned_scale_gradient_is_torchs_per_channel(axis):
     scales, zeros = torch.tensor([0.5, 1.0, 2.0, 0.25]), torch.tensor([0.0, 2.0, 4.0, 6.0])
     shape = (4, 50) if axis == 0 else (50, 4)

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 from app_page import lines, script_of, the_app, widget
+from grid import for_each
 from parts import some
 
 from pages.learn.classroom import editor, plan
@@ -428,7 +429,7 @@ def test_who_only_looks_at_the_page_stores_nothing(monkeypatch, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("chosen", ["off", "s3://bucket/folder"])
+@for_each("chosen", ["off", "s3://bucket/folder"])
 def test_without_a_store_there_is_one_sentence(monkeypatch, chosen):
     monkeypatch.setattr(settings, "current", lambda: settings.Settings(store=chosen))
     at = opened()

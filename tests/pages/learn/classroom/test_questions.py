@@ -112,7 +112,7 @@ def test_a_class_is_told_what_it_needs():
     assert scale.link == "scheme=int4"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "asked"),
     [("int4 given(0.5)", "scale"), ("int4 given(0.5)", "zero_point"), ("uint4 asymmetric hqq", "zero_point")],
 )
@@ -121,7 +121,7 @@ def test_what_is_not_computed_is_not_asked(scheme, asked):
         ask_about(qc.apply(FOUND.x, qc.Scheme.parse(scheme)), asked)
 
 
-@pytest.mark.parametrize("scheme", ["nf4 per_block([1, 64])", "e4m3", "int4 per_flat_group(5)"])
+@for_each("scheme", ["nf4 per_block([1, 64])", "e4m3", "int4 per_flat_group(5)"])
 def test_what_can_not_be_asked_is_one_sentence(scheme):
     with pytest.raises(qc.QuantError, match=r"\.$"):
         ask_about(qc.apply(FOUND.x, qc.Scheme.parse(scheme)), "codes")
@@ -152,7 +152,7 @@ def test_a_large_tensor_is_asked_about_without_being_shown():
     assert zeros.fields[1] == f"row 1, range -4.8 to 0, scale {shown(float(result.scale[1, 0]))}"
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
+@for_each("shape", [(), (5,), (2, 3, 4)])
 def test_a_tensor_of_any_rank_is_shown_by_its_indices(shape):
     x = (np.arange(int(np.prod(shape)), dtype=np.float32) / 4 - 1).reshape(shape)
     part = ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes").part

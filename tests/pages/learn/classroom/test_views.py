@@ -156,6 +156,16 @@ def test_hyphens_stay_and_minus_signs_are_drawn():
     assert "0 of 9 answered" in shown
 
 
+def test_the_size_of_a_table_is_told_to_its_style():
+    """In lines and in characters, with one on either side of a cell: type is as large as the window allows."""
+    for part in (ASKED.part, dataclasses.replace(ASKED.part, rows=("0", "1"), texts=ASKED.part.texts * 2)):
+        shown = views.table(part)
+        head, *rows = re.findall("<tr>(.*?)</tr>", shown)
+        cells = re.findall("<t[hd].*?>(.*?)</t[hd]>", rows[0])
+        assert head.count("<th>") == len(cells)
+        assert f'"--qs-wide:{sum(len(cell) + 2 for cell in cells)};--qs-high:{1 + len(rows)}"' in shown
+
+
 def test_text_is_never_markup():
     asked = type(ASKED)(
         **vars(ASKED) | {"prompt": "<img src=x>", "facts": "<b>", "fields": ("<i>",) * len(ASKED.fields)}

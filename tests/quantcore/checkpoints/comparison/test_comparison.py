@@ -317,7 +317,7 @@ def test_experts_fused_ones_and_their_places(tmp_path):
         assert block.original_index == (e, 8 + block.index[0], block.index[1])
 
 
-@pytest.mark.parametrize("kind", ["llama4", "gpt_oss"])
+@for_each("kind", ["llama4", "gpt_oss"])
 def test_experts_stored_as_in_out(kind, tmp_path):
     """Against experts apart and stacks of [out, in]; gpt-oss alternates gate and up, and its down_proj is square."""
     draw, alternate = torch.Generator().manual_seed(0), kind == "gpt_oss"

@@ -5,7 +5,6 @@ import json
 
 import gguf
 import numpy as np
-import pytest
 import torch
 from gguf_bytes import STRING, info
 from gguf_bytes import gguf as gguf_file
@@ -159,7 +158,7 @@ FUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", FUSED)
+@for_each("kind", FUSED)
 def test_fused_ones_are_paired_by_rows(kind, tmp_path):
     name, sizes, template = FUSED[kind]
     shape = () if kind == "bias" else (32,)

@@ -127,7 +127,7 @@ def test_a_part_that_differs_from_what_is_paired_elsewhere(opened):
     assert unpaired == {("other", "shape", up): f"'{up}' has shape (5, 32), but the original has (4, 32)."}
 
 
-@pytest.mark.parametrize("experts", [1, 3, 5])
+@for_each("experts", [1, 3, 5])
 def test_fused_experts_against_single_ones(experts, opened):
     """More experts than a part has rows, too."""
     name = f"{L}.mlp.experts.gate_up_proj"

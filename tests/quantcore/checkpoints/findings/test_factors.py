@@ -60,7 +60,7 @@ def test_factors_of_a_quarter_of_the_rows(many, counted, tmp_path):
     )
 
 
-@pytest.mark.parametrize(("many", "counted"), [(31, 31), (32, 37)])
+@for_each(("many", "counted"), [(31, 31), (32, 37)])
 def test_factors_of_a_quarter_of_the_columns(many, counted, tmp_path):
     x = weight()
     by = torch.ones(1, COLUMNS)
@@ -72,7 +72,7 @@ def test_factors_of_a_quarter_of_the_columns(many, counted, tmp_path):
     assert [e.kind for e in found] == ["column_factors", "row_and_column_factors"][: 1 + (many == 32)]
 
 
-@pytest.mark.parametrize(("left", "found"), [(0.35, False), (0.15, True)])
+@for_each(("left", "found"), [(0.35, False), (0.15, True)])
 def test_factors_that_leave_much(left, found, tmp_path):
     """A quarter of the squared error of a row or column may be left."""
     generator = torch.Generator().manual_seed(4)
@@ -189,7 +189,7 @@ def test_the_nearest_power_of_two(factor, power):
     assert nearest_power(factor) == power
 
 
-@pytest.mark.parametrize("zeros", [0, 10, 40])
+@for_each("zeros", [0, 10, 40])
 def test_zero_points_where_most_scales_are_0(zeros, tmp_path):
     """Rows whose scale is 0 say nothing about their zero points."""
     x = weight().abs() + 0.01

@@ -3,7 +3,6 @@
 from functools import cache
 
 import numpy as np
-import pytest
 import torch
 from bounded import in_seconds
 from checkpoint_cases import case, cases, changed, sound
@@ -55,7 +54,7 @@ def test_a_damaged_release_is_named(name):
     assert finding.tensors
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "words"),
     [
         (
@@ -106,7 +105,7 @@ def test_rows_of_awq_in_another_format(tmp_path):
     assert only(find(read, original), "awq_order").facts["order"] == "0 4 1 5 2 6 3 7"
 
 
-@pytest.mark.parametrize("seed", [0, 47])
+@for_each("seed", [0, 47])
 def test_rows_of_queries_and_keys(seed, tmp_path):
     """llama.cpp's order of the rows of a head, in either direction; keys have another number of heads.
 

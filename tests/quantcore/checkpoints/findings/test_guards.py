@@ -398,7 +398,7 @@ def test_a_config_that_is_not_of_the_format(tmp_path):
     assert open_checkpoint(tmp_path / "int-quantized").tensors
 
 
-@pytest.mark.parametrize("part", "abc")
+@for_each("part", "abc")
 def test_elements_of_ggml_are_as_wide_as_their_codes(part):
     """Random bits have every code: each fits its format, and not one of a bit less."""
     seen = 0
@@ -445,7 +445,7 @@ def test_numbers_with_names_in_formulas():
     assert {s.names.text for s in sums} == {"z + 1"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "reader"), [("deepseek_fp8", "transformers"), ("ct_fp8_block", "compressed-tensors")]
 )
 def test_who_derives_blocks_from_the_grid(name, reader):

@@ -1,6 +1,5 @@
 """What a layer lacks beside its siblings: the edges of every rule, from headers made for it."""
 
-import pytest
 from grid import for_each
 
 from quantcore.checkpoints.findings.structure import of_structure, shares_keys
@@ -67,7 +66,7 @@ def test_parts_of_an_attention(what):
     assert len(found) == len(expected) or not expected
 
 
-@pytest.mark.parametrize(("complete", "error"), [(2, False), (3, True), (5, True)])
+@for_each(("complete", "error"), [(2, False), (3, True), (5, True)])
 def test_keys_and_values_of_one_layer_of_few(complete, error):
     """Three layers that have them are needed."""
     stored = without(
@@ -100,7 +99,7 @@ def test_what_two_sets_have_in_common_is_said_once():
     assert found == {("error", "3.mlp.gate_proj"): 5, ("error", "3.mlp.up_proj"): 5}
 
 
-@pytest.mark.parametrize(("shape", "found"), [((8, 8), 1), ((4, 8), 0)])
+@for_each(("shape", "found"), [((8, 8), 1), ((4, 8), 0)])
 def test_values_of_a_layer_with_other_shapes(shape, found):
     """Attention of another size may have no v of its own."""
     stored = without(FULL, 2, "self_attn.v_proj") | layers(("self_attn.k_proj",), [2], shape=shape)
@@ -186,7 +185,7 @@ def test_configs_of_layers_that_share_keys(config, shares):
     assert shares_keys(config) is shares
 
 
-@pytest.mark.parametrize(("lacking", "have", "found"), [(1, 2, True), (2, 4, True), (2, 3, False)])
+@for_each(("lacking", "have", "found"), [(1, 2, True), (2, 4, True), (2, 3, False)])
 def test_stored_tensors_that_a_module_lacks(lacking, have, found):
     """Those of modules that are stored in the same way; scales of activations are optional."""
     stored = {

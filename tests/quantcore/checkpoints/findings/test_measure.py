@@ -150,7 +150,7 @@ def test_a_run_with_one_element_that_is_not_clipped(tmp_path):
     assert m.done().bulk == pytest.approx(12 * 1.5)
 
 
-@pytest.mark.parametrize(("share", "known"), [(0.049, False), (0.051, True)])
+@for_each(("share", "known"), [(0.049, False), (0.051, True)])
 def test_errors_near_half_a_step(share, known, tmp_path):
     """One of twenty at least: else codes do not show that they were rounded."""
     m = measured(tmp_path, releases.ct_int4(M, weight()), weight())

@@ -109,7 +109,7 @@ def elements(n=20_000, seed=0, zero=0.0):
     return x, y, scale, code, excess
 
 
-@pytest.mark.parametrize("zero", [0.0, 9.0])
+@for_each("zero", [0.0, 9.0])
 def test_what_float32_may_give(zero):
     """What it gives is within the bound, and the bound is not much larger."""
     x, y, scale, code, excess = elements(zero=zero)
@@ -152,7 +152,7 @@ def test_only_the_largest_are_kept():
     assert [p.steps for p in of._exact.places] == pytest.approx([float(excess[i]) + 0.5 for i in order])
 
 
-@pytest.mark.parametrize(("number", "kept"), [(128, True), (129, False)])
+@for_each(("number", "kept"), [(128, True), (129, False)])
 def test_arithmetic_that_leaves_too_much_is_given_up(number, kept):
     """More than one code of a thousand of all; float32's is kept as the measure of movements."""
     of = roundings()
@@ -162,7 +162,7 @@ def test_arithmetic_that_leaves_too_much_is_given_up(number, kept):
     assert of._exact.count == number
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "ways"), [(torch.float32, (0, 1)), (torch.bfloat16, (6, 2)), (torch.float16, (6, 2))]
 )
 def test_arithmetic_of_dtypes(dtype, ways, tmp_path):
@@ -233,7 +233,7 @@ def in_bfloat16(x, code, scale, zero):
     return torch.stack([way.excess(e) for way in ways])
 
 
-@pytest.mark.parametrize("zero", [0.0, 3.0, -5.0])
+@for_each("zero", [0.0, 3.0, -5.0])
 def test_codes_that_every_arithmetic_gives(zero):
     """Where quotients are nearer to a number than to the middle between two."""
     draw = np.random.default_rng(1)
@@ -262,7 +262,7 @@ def test_a_quotient_may_be_off_by_a_unit(x, code, left):
     )
 
 
-@pytest.mark.parametrize(("number", "kept"), [(128, 1), (129, 0)])
+@for_each(("number", "kept"), [(128, 1), (129, 0)])
 def test_arithmetic_in_bfloat16_that_leaves_too_much(number, kept):
     """Ways that give the same are one."""
     of = roundings(dtype=torch.bfloat16)

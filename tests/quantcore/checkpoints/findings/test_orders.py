@@ -209,7 +209,7 @@ def test_transposed(tmp_path):
         assert not list(orders.transposed(s))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "order", ["swapped in pairs", "with the two halves swapped", "reversed in runs of 8"]
 )
 def test_codes_in_another_order(order, tmp_path):
@@ -234,7 +234,7 @@ def test_codes_in_another_order(order, tmp_path):
         assert {e.facts["which"] for e in orders.codes_in_words(s)} == {"codes"}
 
 
-@pytest.mark.parametrize("order", ["0 4 1 5 2 6 3 7", "0 2 4 6 1 3 5 7"])
+@for_each("order", ["0 4 1 5 2 6 3 7", "0 2 4 6 1 3 5 7"])
 def test_an_interleave_that_was_forgotten(order, tmp_path):
     x = weight()
     file = [start + i for start in range(0, ROWS, 8) for i in map(int, order.split())]

@@ -489,7 +489,7 @@ def away(run, errors):
     return replace(run, x=run.y + torch.tensor(errors) * run.gap)
 
 
-@pytest.mark.parametrize("name", ["awq", "mxfp4", "ct_int4"])
+@for_each("name", ["awq", "mxfp4", "ct_int4"])
 def test_how_far_rounding_may_be_off(name, tmp_path):
     """Half a step, and the tolerance times the code, its zero point and 1, in steps; and a thousandth of a step."""
     x = weight() + 0.01

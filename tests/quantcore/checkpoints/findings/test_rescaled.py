@@ -120,7 +120,7 @@ def test_the_error_in_the_first_rows(elements, rows, tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("shape", [(ROWS, COLUMNS), (ROWS, 4, COLUMNS // 4)])
+@for_each("shape", [(ROWS, COLUMNS), (ROWS, 4, COLUMNS // 4)])
 def test_factors_of_rows(shape, tmp_path):
     """By least squares, in any number of boxes; 1 where the original is 0."""
     x = weight()
@@ -166,7 +166,7 @@ def norms(folder, x, y, of_source, of_release, names=(NORM,)):
     return None if found is original else found
 
 
-@pytest.mark.parametrize("added", [0.0, 1.0])
+@for_each("added", [0.0, 1.0])
 def test_what_a_norm_is_divided_by(added, tmp_path):
     """With 1 added to what is stored, or not."""
     x = weight()

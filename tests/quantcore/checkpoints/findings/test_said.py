@@ -58,7 +58,7 @@ def test_codes_of_runs_that_are_explained_are_not_said_again(sound, monkeypatch)
     assert codes(s, lines, monkeypatch, found, in_few_columns=True) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kept", "unexplained", "words"), [(2, 2, "all others"), (2, 3, "nearly all others")]
 )
 def test_how_many_others_are_rounded_to_nearest(kept, unexplained, words, sound, monkeypatch):
@@ -67,7 +67,7 @@ def test_how_many_others_are_rounded_to_nearest(kept, unexplained, words, sound,
     assert f"although {words} are" in codes(s, lines, monkeypatch, found, unexplained=unexplained).sentence
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("count", "words"), [(KEPT - 1, f"has {KEPT - 1} codes"), (KEPT, f"has at least {KEPT} codes")]
 )
 def test_more_codes_than_are_kept(count, words, sound, monkeypatch):
@@ -122,7 +122,7 @@ def test_the_worst_block_is_said(sound, monkeypatch):
     assert finding.facts == {"runs": 3, "row": 20, "first": 64, "last": 95, "before": 4.0}
 
 
-@pytest.mark.parametrize(("original", "is_said"), [(1.0, False), (0.99, True)])
+@for_each(("original", "is_said"), [(1.0, False), (0.99, True)])
 def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     """Errors up to a part of the mean square of the weight don't count."""
     s, _, lines = sound

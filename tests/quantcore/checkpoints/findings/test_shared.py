@@ -147,7 +147,7 @@ def test_a_format_that_does_not_exist(tmp_path):
     assert opened.tensors["m.weight"].is_quantized
 
 
-@pytest.mark.parametrize(("stored", "said"), [(4, 8), (2, 6), (8, 3)])
+@for_each(("stored", "said"), [(4, 8), (2, 6), (8, 3)])
 def test_bits_of_mlx(stored, said, tmp_path):
     """Those that fit the group size are believed before a group that MLX does not have."""
     codes = np.random.default_rng(1).integers(0, 1 << stored, (16, 128))

@@ -147,7 +147,7 @@ BROKEN = {
 MLX = "model.layers.1.self_attn.q_proj"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change", [without(f"{MLX}.biases"), put(f"{MLX}.scales", lambda t: t.view(torch.int16))]
 )
 def test_biases_that_are_gone_and_scales_that_are_integers(change, tmp_path):
@@ -178,7 +178,7 @@ def test_what_is_broken_is_one_error(what, form, tmp_path):
         assert error.tensors == (name,)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "says"), [(config(sym=False), "sym false"), (config(desc_act=True), "desc_act true")]
 )
 def test_a_config_that_the_tensors_contradict_without_harm(change, says, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from grid import for_each
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import small, steps
@@ -47,7 +48,7 @@ def _checked(path):
     }
 
 
-@pytest.mark.parametrize("kind", ["safetensors", pytest.param("pt", marks=pytest.mark.slow), "npz"])
+@for_each("kind", ["safetensors", pytest.param("pt", marks=pytest.mark.slow), "npz"])
 def test_small_weights_together_give_what_each_gives_alone(tmp_path, monkeypatch, kind):
     path, tensors = tmp_path / f"m.{kind}", _tensors()
     if kind == "npz":
@@ -69,7 +70,7 @@ def test_small_weights_together_give_what_each_gives_alone(tmp_path, monkeypatch
     )
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "pt", "npz"])
+@for_each("kind", ["safetensors", "pt", "npz"])
 def test_small_neighbours_are_read_together(tmp_path, kind):
     """What a file of many small weights costs is not a read for each."""
     path, tensors = tmp_path / f"m.{kind}", {f"layers.{i}.weight": torch.randn(4, 4) for i in range(200)}
