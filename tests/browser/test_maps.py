@@ -237,7 +237,7 @@ def a_box_on_an_overview_opens_the_part(app: Any) -> None:
 
 @pytest.mark.slow  # what it tells is tested without a browser
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
-    app.open(shape="300x300", dist="normal")
+    app.open(shape="300x300", dist="normal", error_of="largest")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     # fewer scales than cells, and more
     for text in ("int4 asymmetric per_channel percentile(95) textbook", "nf4 per_group(3, axis=1)"):
