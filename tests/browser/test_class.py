@@ -174,6 +174,25 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.expect_next("Show the view")
     expect(ben.page.locator("body")).to_contain_text("✗ right: 15")
     presenter.expect_shown(first.keys[0].how)
+    for phone in (anna, ben):
+        phone.app.expected.append("Failed to load resource")  # of a class that has ended
+    presenter.app.page.get_by_role("button", name="End", exact=True).click()
+    presenter.app.button("End the class")
+    presenter.projector.page.bring_to_front()
+    presenter.expect_shown("Thank you for taking part")
+    expect(ben.status).to_contain_text("The class has ended. Thank you for taking part.")
+
+
+@pytest.mark.slow  # the view is a whole page more
+def test_a_clicker_goes_on_from_the_view_that_the_projector_shows(
+    new_app: Callable[..., Any], server: str, phones: Callable[..., Phone]
+) -> None:
+    presenter = Presenter(new_app, server)
+    student = phones(presenter.code)
+    presenter.press("PageDown", "Show the answers")
+    student.answer(*plan.questions()[0].right)
+    presenter.app.button("Reveal")
+    presenter.expect_next("Show the view")
     presenter.press("ArrowRight", "Ask the question")
     view = presenter.projector.page.frame_locator(".st-key-class_projected iframe")
     expect(view.locator("h1")).to_contain_text("How far apart are the marks?")
@@ -182,13 +201,6 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.projector.page.keyboard.press("PageDown")
     presenter.expect_next("Show the answers")
     presenter.expect_shown(plan.questions()[1].prompt)
-    for phone in (anna, ben):
-        phone.app.expected.append("Failed to load resource")  # of a class that has ended
-    presenter.app.page.get_by_role("button", name="End", exact=True).click()
-    presenter.app.button("End the class")
-    presenter.projector.page.bring_to_front()
-    presenter.expect_shown("Thank you for taking part")
-    expect(ben.status).to_contain_text("The class has ended. Thank you for taking part.")
 
 
 def test_a_press_before_the_page_is_drawn_waits_for_it_and_a_double_press_counts_once(

@@ -29,8 +29,16 @@ MORE = [
 MORE += ["learn-ptq-or-qat?learn_ptq_or_qat_step=rounding"]
 # The first has a lesson's cells and maps, and the first of MORE has charts
 LINKS = ["learn-granularity?learn_granularity_step=yours", *(page.url_path for page in PAGES), *MORE]
-SHIFTS = """(() => { window.shifted = 0; new PerformanceObserver((list) => {
-    for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
+# How much moved without the visitor's doing, and what from where to where
+SHIFTS = """(() => { window.shifted = 0; window.moved = []; new PerformanceObserver((list) => {
+    const box = ({ x, y, width, height }) => [x, y, width, height].map(Math.round).join(" ");
+    for (const { hadRecentInput, value, startTime, sources } of list.getEntries()) if (!hadRecentInput) {
+        window.shifted += value;
+        for (const { node, previousRect, currentRect } of value > 0.01 ? sources : []) {
+            const part = (node?.nodeType === 1 ? node : node?.parentElement)?.closest("[class*=st-key], [data-testid]");
+            moved.push(`${Math.round(startTime)} ms: ${part?.className || part?.dataset.testid} ${box(previousRect)} -> ${box(currentRect)}`);
+        }
+    }
 }).observe({ type: "layout-shift", buffered: true }); })()"""
 COLORS = """[...document.querySelectorAll(".qs-maps svg.qs-scales stop, .js-plotly-plot text, .qs-cells .qs-cell")].map((e) =>
     e.getAttribute("stop-color") ?? getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"]).join()"""
@@ -90,7 +98,7 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     for link in part(LINKS):
         app.page.goto(f"{server}/{link}")
         at_rest(app.page)
-        assert app.page.evaluate("window.shifted") < 0.1, link
+        assert app.page.evaluate("window.shifted") < 0.1, (link, app.page.evaluate("window.moved"))
         says_where_one_is(app, link)
         if not link.startswith("learn"):
             charts_have_names(app)
