@@ -185,7 +185,7 @@ def at_page(app: Any, title: str) -> None:
 
 def go(app: Any, section: str, title: str) -> None:
     app.page.get_by_test_id("stTopNavSection").filter(has_text=section).click()
-    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text=title).click()
+    app.page.get_by_role("menuitem", name=title, exact=True).click()
     at_page(app, title)
 
 
@@ -271,8 +271,8 @@ def test_downloads(app: Any, new_app: Callable[..., Any], tmp_path: Path) -> Non
         return path
 
     with np.load(download("NumPy .npz"), allow_pickle=False) as npz:
-        assert str(npz["scheme"]) == scheme
-        arrays = {name: npz[name] for name in npz.files if name != "scheme"}
+        assert (str(npz["scheme"]), str(npz["dtype"])) == (scheme, "float32")
+        arrays = {name: npz[name] for name in npz.files if name not in ("scheme", "dtype")}
     assert arrays.keys() == {"x", "codes", "scale", "zero_point", "dequantized"}
     for read in (arrays, safetensors.numpy.load_file(download(".safetensors"))):
         for name in ("x", "codes", "scale", "zero_point", "dequantized"):
