@@ -9,6 +9,7 @@
   if (!style) return;
   const side = document.getElementById("qs-first-sidebar");
   const STILL = 100, COMPUTING = 800, LOADING = 2000, NOTHING = 15000; // ms: without a change; at most: while the run computes, while code is loaded, without a run or a heading
+  const USUAL = 2000; // ms until the sidebar is drawn: where that takes so many times as long, the rest may too, and comes at once instead of in pieces
   const FRAMES = 2, SLOWEST = 2; // a look takes a layout: one in so many frames; a browser that is too busy to draw gets at most so many times as long
   let width = null;
   try { width = parseInt(window.localStorage.getItem("sidebarWidth"), 10); } catch { /* storage may be forbidden */ }
@@ -34,7 +35,7 @@
     const shown = drawn && heights();
     if (shown !== last) [last, moved] = [shown, now];
     const wait = loading() ? (document.querySelector("%view% h1") ? LOADING : NOTHING) : running() || now - moved < STILL ? COMPUTING : 0;
-    if (drawn ? now - drawn < wait : now < NOTHING) return void requestAnimationFrame(look);
+    if (drawn ? now - drawn < Math.min(NOTHING, wait * Math.max(1, drawn / USUAL)) : now < NOTHING) return void requestAnimationFrame(look);
     style.remove();
     settle(performance.now() + NOTHING);
   };
