@@ -37,7 +37,7 @@ def test_cold_link_computes_and_holds_the_choice(app):
     settled(page)
     expect(points(page)).to_have_count(8)
     expect(page.locator(".st-key-sw_error_maps .heatmaplayer .hm")).to_have_count(2)
-    expect(page.get_by_label("Filter")).to_have_value("int4")
+    expect(page.get_by_label("Filter the table", exact=True)).to_have_value("int4")
     last = page.locator(".st-key-sw_chart .scatterlayer > .trace").last  # names that only a wide window has room for
     assert last.evaluate("e => getComputedStyle(e).display") == "inline"
     page.set_viewport_size({"width": 390, "height": 844})
