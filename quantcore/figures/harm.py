@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import decibels
-from quantcore.figures.style import DIM, FAINT, base_layout, palette
-from quantcore.figures.treemap import shown, tooltip_style
+from quantcore.figures.style import DIM, FAINT, base_layout, palette, tooltip_style
+from quantcore.figures.treemap import shown
 from quantcore.wording import count as count_of
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from quantcore.figures.typography import FAMILY, LARGER, SMALL, TEXT, fits
 
 INK = {"light": "rgb(49,51,63)", "dark": "rgb(250,250,250)"}
+PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(23,22,20)"}
 FAINT = {"light": "rgba(49,51,63,0.12)", "dark": "rgba(250,250,250,0.15)"}
 DIM = {"light": "rgba(49,51,63,0.45)", "dark": "rgba(250,250,250,0.5)"}
 FILL = {"light": "rgb(11,110,153)", "dark": "rgb(77,182,226)"}
@@ -338,3 +339,9 @@ def _luminance(colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     c = colors / 255
     linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
     return np.asarray(linear @ np.array([0.2126, 0.7152, 0.0722]))
+
+
+def tooltip_style(theme: str) -> dict[str, Any]:
+    """Return the tooltip's style: on the page's colour, since the ink is unreadable on a mark's own."""
+    font = {"color": INK[theme]}
+    return {"align": "left", "bordercolor": DIM[theme], "bgcolor": PAGE[theme], "font": font}

@@ -9,13 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import Leaf, Tile
-from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+from quantcore.figures.style import FAINT, INK, PAGE, base_layout, palette, tooltip_style
 from quantcore.figures.typography import SMALL
 from quantcore.wording import printable
 
 _BITS = (2, 3, 4, 6, 8, 16)  # on the color bar
 _LABEL = 40  # characters
-_PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(23,22,20)"}
 
 
 def treemap(
@@ -53,7 +52,7 @@ def treemap(
         marker={
             "colors": colors,
             "showscale": True,
-            "line": {"width": 1.5, "color": _PAGE[theme]},
+            "line": {"width": 1.5, "color": PAGE[theme]},
             "pad": {"t": 24, "l": 2, "r": 2, "b": 2},
             **bar,
         },
@@ -130,9 +129,3 @@ def _scale(
     place = {"thickness": 10, "xpad": 4, "ypad": 0, "len": 0.9, "outlinewidth": 0}
     bar = place | ticks | {"title": {"text": unit, "side": "top"}}
     return {"colorscale": colors, "cmin": ends[0], "cmax": ends[1], "colorbar": bar}
-
-
-def tooltip_style(theme: str) -> dict[str, Any]:
-    """Return the tooltip's style: on the page's colour, since the ink is unreadable on a mark's own."""
-    font = {"color": INK[theme]}
-    return {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": font}
