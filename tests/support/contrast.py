@@ -18,6 +18,7 @@ PALE = """() => {
         if (!pictures.has(image)) {
             const { width, height } = box, canvas = Object.assign(document.createElement("canvas"), { width, height });
             pictures.set(image, canvas.getContext("2d", { willReadFrequently: true }));
+            pictures.get(image).imageSmoothingEnabled = false;  // a pixel of the image may be a whole cell
             pictures.get(image).drawImage(image, 0, 0, width, height);
         }
         const [r, g, b, a] = pictures.get(image).getImageData(x, y, 1, 1).data;

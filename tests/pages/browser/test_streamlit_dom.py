@@ -63,3 +63,10 @@ def test_no_rule_of_every_page_asks_what_the_whole_page_has():
     for path in ("browser/page.css", "browser/scripts.css", "maps/maps.css", "maps/cells.css", "learn/lesson.css"):
         styles = re.sub(r"/\*.*?\*/", "", (PAGES / path).read_text(encoding="utf-8"), flags=re.S)
         assert rule.findall(styles) == [], path
+
+
+def test_a_length_of_a_page_is_not_named_as_one_of_all_pages():
+    """A page that does not set its own would get the other: the rows of a lesson's tables were low in large mode."""
+    common = set(re.findall(r"(--qs-[\w-]+):", (PAGES / "browser/page.css").read_text(encoding="utf-8")))
+    for path in sorted((PAGES / "learn").glob("*.css")):
+        assert common & set(re.findall(r"var\((--qs-[\w-]+),", path.read_text(encoding="utf-8"))) == set(), path
