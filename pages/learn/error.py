@@ -55,7 +55,7 @@ def clipping(x: torch.Tensor, values: hand.Values, theme: str) -> hand.MovedStep
 
 
 step = frame.head("error")
-words, picture = views.side_by_side(views.for_maps(3.2) if step == "yours" else (2, 3))
+words, picture = views.side_by_side(views.for_maps(3.7) if step == "yours" else (2, 3))
 match step:
     case "signed":
         result = cache.result(FEW, SCHEME)
