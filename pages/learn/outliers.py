@@ -60,7 +60,8 @@ def quality(found: dict[str, list[float]], values: hand.Values, theme: str) -> h
 
 
 step = frame.head(NAME)
-words, picture = views.side_by_side((1, 2))
+# tables side by side need the width more than the text does
+words, picture = views.side_by_side((1, 3) if step in ("channels", "question") else (1, 2))
 match step:
     case "channels":
         result = cache.result(SMALL, qc.Scheme(qc.INT4))

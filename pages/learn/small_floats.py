@@ -118,9 +118,9 @@ match step:
                 f"{scale:g}",
             )
         with picture:
-            cells.draw(
-                [cells.MarkedTable("x", block(5.0)[:, : len(SHARES)].numpy())], "learn_floats_asked", fill=1
-            )
+            numbers = block(5.0).reshape(8, 4).numpy()  # in eight rows they fill their place
+            table = cells.MarkedTable("x", numbers, note="the block's 32 numbers, row by row", index=False)
+            cells.draw([table], "learn_floats_asked", fill=1)
 frame.foot(
     "OCP Microscaling Formats (MX) 1.0, section 6.3",
     "Rouhani et al. 2023, Microscaling Data Formats for Deep Learning, arXiv 2310.10537",
