@@ -43,7 +43,7 @@ def trained_once() -> Iterator[None]:
     training_runs._known._groups.clear()
     training_runs._networks._groups.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "train", remembered(functools.partial(training.train, training.Training(4))))
+        patch.setattr(training, "train", remembered(functools.partial(training.train, training.Training(2))))
         patch.setattr(training, "qat", remembered(training.qat))
         yield
 
@@ -180,7 +180,7 @@ def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
     assert "here at 1,201 of" not in " ".join(said(opened("through").markdown))
 
 
-@for_each(("way", "learned", "epochs"), [("from the scheme", False, 2), ("learned (LSQ)", True, 1)])
+@for_each(("way", "learned", "epochs"), [pytest.param("from the scheme", False, 2, marks=pytest.mark.slow), ("learned (LSQ)", True, 1)])
 def test_training_on_shows_what_quantcore_trains(way: str, learned: bool, epochs: int) -> None:
     link = {"bits": "2", "train_epochs": str(epochs), "train_scales": way}
     at = opened("qat", **link)
