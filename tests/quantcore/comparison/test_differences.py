@@ -708,7 +708,7 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@in_parts(9)
+@in_parts(18)
 @for_each("name", some(CONVENTIONS, 13))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
     own_preset = next((preset for preset in schemes() if preset in qc.PRESETS and qc.PRESETS[preset].convention.name == name), None)
@@ -766,7 +766,7 @@ def given_by(scheme):
     return str(params.scale.reshape(-1)[0].item()), str(params.zero_point.reshape(-1)[0].item())
 
 
-@in_parts(2)
+@in_parts(4)
 @for_each("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast, part):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""

@@ -757,7 +757,7 @@ q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
 }
 
 
-@for_each("name", some(OTHERS, 3))
+@for_each("name", some(OTHERS, 6))
 def test_other_code_is_understood_too(name):
     text, expected = OTHERS[name]
     reading = read(text)
