@@ -43,7 +43,7 @@ def trained_once() -> Iterator[None]:
     training_runs._known._groups.clear()
     training_runs._networks._groups.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "train", remembered(functools.partial(training.train, training.Training(2))))
+        patch.setattr(training, "train", remembered(functools.partial(training.train, training.Training(4))))
         patch.setattr(training, "qat", remembered(training.qat))
         yield
 
