@@ -204,9 +204,7 @@ class _Search:
                 (self.near if found.fraction else fitting).append(found)
             self.near = sorted(self.near, key=lambda h: h.fraction)[:MOST_NEAR]
             yield 0.8 * i / len(steps), detail
-        fitting.sort(
-            key=lambda h: (h.scheme.format.bits, self.evaluator.searched.index(h.scheme.granularity))
-        )
+        fitting.sort(key=lambda h: (h.scheme.format.bits, self.evaluator.place_of(h.scheme.granularity)))
         for done in self._evaluate(fitting[:MOST_FITTING]):
             yield 0.8 + 0.2 * done, ", the whole tensor"
 

@@ -98,6 +98,14 @@ def test_a_zero_point_that_hqq_moved_is_found_again(name):
     )
 
 
+def from_end(blocks):
+    """MatMulNBits' 4-bit codes of blocks, (blocks, rows, columns): the end of largest magnitude gets code 0."""
+    largest = np.abs(blocks).argmax(1, keepdims=True)
+    scale = np.take_along_axis(blocks, largest, 1) / np.float32(-8)
+    inverse = np.float32(1) / scale
+    return np.clip(np.floor(blocks * inverse + np.float32(8.5)), 0, 15)
+
+
 @for_each("name", some(["quanto.affine", "onnxruntime.MatMulNBits"]))
 def test_calls_of_presets_are_found_in_other_groups_than_theirs(name):
     """optimum-quanto's float shift, and MatMulNBits, whose end of the largest magnitude gets the lowest code."""
@@ -106,18 +114,21 @@ def test_calls_of_presets_are_found_in_other_groups_than_theirs(name):
     groups = few.reshape(3, 2, 8)
     low, high = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
     shifted = np.round((groups - low) / ((high - low) / np.float32(15))).reshape(few.shape)
-    of_columns = tall.reshape(2, 16, 2)
-    largest = np.abs(of_columns).argmax(1, keepdims=True)
-    scale = np.take_along_axis(of_columns, largest, 1) / np.float32(-8)
-    inverse = np.float32(1) / scale
-    from_end = np.clip(np.floor(of_columns * inverse + np.float32(8.5)), 0, 15).reshape(tall.shape)
+    of_columns = from_end(tall.reshape(2, 16, 2)).reshape(tall.shape)
     x, codes, granularity = {
         "quanto.affine": (few, shifted, qc.PerGroup(8)),
-        "onnxruntime.MatMulNBits": (tall, from_end, qc.PerGroup(16, 0)),
+        "onnxruntime.MatMulNBits": (tall, of_columns, qc.PerGroup(16, 0)),
     }[name]
     exact = match(x, codes.astype(int)).exact
     every = {(s.convention.name, s.granularity) for found in exact for s in found.schemes}
     assert (name, granularity) in every, every
+
+
+def test_a_group_longer_than_its_axis_is_found():
+    """MatMulNBits has no group shorter than 16, also where the weight has only 4 rows."""
+    x = np.random.default_rng(4).normal(1, 1, (4, 2)).astype(np.float32)
+    (found,) = match(x, from_end(x[None])[0].astype(int)).exact
+    assert str(found.scheme) == "uint4 symmetric per_group(16, axis=0) min_max onnxruntime.MatMulNBits"
 
 
 def test_every_library_has_cases():

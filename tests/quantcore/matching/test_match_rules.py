@@ -316,6 +316,18 @@ def test_granularities_without_order_are_not_searched_again():
     assert qc.PerTensor() in kept(whole % 256)
 
 
+def test_codes_with_scales_below_0_are_in_order():
+    """Where the largest |x| of a block gets the lowest code, as in MatMulNBits, codes fall if it is above 0."""
+    x = normal(7, (32, 48))
+    blocks = x.reshape(4, 8, 48)
+    ends = np.take_along_axis(blocks, np.abs(blocks).argmax(1, keepdims=True), 1)
+    given = torch.from_numpy(codes(blocks, ends / -8, bits=4).reshape(x.shape))
+    searched = granularities(x.shape)
+    kept = in_order(draw(torch.from_numpy(x), searched), GivenCodes(Corruption(), given, ()))
+    assert qc.PerGroup(8, 0) in kept
+    assert len(kept) < len(searched) / 4
+
+
 def test_narrow_ranges_in_words():
     for bits in (2, 4, 8):
         end = (1 << (bits - 1)) - 1
