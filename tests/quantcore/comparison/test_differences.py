@@ -708,7 +708,7 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@in_parts(18)
+@in_parts(9)
 @for_each("name", some(CONVENTIONS, 13))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
     own_preset = next((preset for preset in schemes() if preset in qc.PRESETS and qc.PRESETS[preset].convention.name == name), None)

@@ -129,7 +129,7 @@ def test_formulas_come_to_their_values(shape, scheme):
     assert [redone(s.formula) for s in written] == [read(s.value) for s in written]
 
 
-@for_each("scheme", some(qc.PRESETS.values(), 7))
+@for_each("scheme", some(qc.PRESETS.values(), 14))
 @in_parts(11)
 @pytest.mark.filterwarnings("ignore:512 elements become NaN")  # a row of zeros in bitsandbytes
 def test_presets_come_to_what_they_say(scheme, part):
