@@ -116,8 +116,8 @@ def _once_for_all_pages() -> Any:
     It looks through all installed packages for components of theirs (there are none), looks up the scripts of
     all pages and compiles them, each time with the same result; asks a thousand times a second whether the
     run has ended, each time taking the interpreter away from it; collects the whole state for each widget;
-    hashes each message for a browser's cache and records it as an event; and looks at all attributes of the
-    server for which it puts a mock.
+    hashes each message for a browser's cache and records it as an event; looks at all attributes of the server
+    for which it puts a mock; and, after large work, looks for garbage among all that the tests have loaded.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
@@ -126,6 +126,7 @@ def _once_for_all_pages() -> Any:
     from streamlit.testing.v1 import app_test, local_script_runner
 
     from pages.serving import own_value
+    from pages.serving.work import memory
     from pages.shared import page
 
     def wait(runner: Any, timeout: float) -> None:
@@ -148,6 +149,7 @@ def _once_for_all_pages() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", list)
         patch.setattr(page, "for_navigation", looked_up)
+        patch.setattr(memory, "give_back", lambda: None)
         patch.setattr(script_run_context, "populate_hash_if_needed", lambda message: None)
         patch.setattr(ScriptCache, "get_bytecode", lambda self, path: compiled(path))
         patch.setattr(local_script_runner, "require_widgets_deltas", wait)

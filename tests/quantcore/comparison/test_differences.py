@@ -770,7 +770,7 @@ def given_by(scheme):
     return str(params.scale.reshape(-1)[0].item()), str(params.zero_point.reshape(-1)[0].item())
 
 
-@in_parts(2)
+@in_parts(4)
 @for_each("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast, part):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""
