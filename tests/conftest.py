@@ -116,8 +116,9 @@ def _once_for_all_pages() -> Any:
     It looks through all installed packages for components of theirs (there are none), looks up the scripts of
     all pages and compiles them, each time with the same result; asks a thousand times a second whether the
     run has ended, each time taking the interpreter away from it; collects the whole state for each widget;
-    hashes each message for a browser's cache and records it as an event; looks at all attributes of the server
-    for which it puts a mock; and, after large work, looks for garbage among all that the tests have loaded.
+    hashes each message for a browser's cache and records it as an event; looks at all attributes of the
+    server for which it puts a mock; and, after large work, looks for garbage among all that the tests have
+    loaded.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache

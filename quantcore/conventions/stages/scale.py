@@ -133,7 +133,7 @@ def _precision_matters(facts: SchemeFacts) -> bool:
 
 
 def _has_steps(facts: SchemeFacts) -> bool:
-    """Whether a symmetric scale takes several operations: one division in float64 rounds to that in float32."""
+    """Whether a symmetric scale takes several operations: one in float64 rounds to that in float32."""
     return facts.rules.scale.symmetric_scale in ("aligned_grid", "full_range")
 
 
