@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 from unittest.mock import NonCallableMock
@@ -115,19 +115,19 @@ def _once_for_all_pages() -> Any:
 
     It looks through all installed packages for components of theirs (there are none), looks up the scripts of
     all pages and compiles them, each time with the same result; asks a thousand times a second whether the
-    run has ended, each time taking the interpreter away from it; asks in twenty lines at each look into the
-    state whether it shall end; collects the whole state for each widget; hashes each message for a browser's
-    cache and records it as an event; hands each element up through all blocks around it when it lists what a
-    page shows; and looks at all attributes of the server for which it puts a mock.
+    run has ended, each time taking the interpreter away from it; collects the whole state for each widget;
+    hashes each message for a browser's cache and records it as an event; looks at all attributes of the
+    server for which it puts a mock; and, after large work, looks for garbage among all that the tests have
+    loaded.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
     from streamlit.runtime.scriptrunner_utils import script_run_context
-    from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequestType
     from streamlit.runtime.state.safe_session_state import SafeSessionState
-    from streamlit.testing.v1 import app_test, element_tree, local_script_runner
+    from streamlit.testing.v1 import app_test, local_script_runner
 
     from pages.serving import own_value
+    from pages.serving.work import memory
     from pages.shared import page
 
     def wait(runner: Any, timeout: float) -> None:
@@ -138,20 +138,7 @@ def _once_for_all_pages() -> Any:
         runner._maybe_handle_execution_control_request()
         runner.forward_msg_queue.enqueue(message)
 
-    def end_if_asked(runner: Any) -> None:
-        if runner._requests._state is not ScriptRequestType.CONTINUE:
-            end(runner)
-
-    def listed(block: Any) -> Iterator[Any]:
-        waiting = [block]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            if isinstance(node, element_tree.Block):
-                waiting.extend(reversed(node.children.values()))
-
     ask = local_script_runner.require_widgets_deltas
-    end = local_script_runner.LocalScriptRunner._maybe_handle_execution_control_request
     compiled = functools.cache(functools.partial(ScriptCache.get_bytecode, ScriptCache()))
     look_up, found = page.for_navigation, []
 
@@ -163,14 +150,11 @@ def _once_for_all_pages() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", list)
         patch.setattr(page, "for_navigation", looked_up)
+        patch.setattr(memory, "give_back", lambda: None)
         patch.setattr(script_run_context, "populate_hash_if_needed", lambda message: None)
         patch.setattr(ScriptCache, "get_bytecode", lambda self, path: compiled(path))
         patch.setattr(local_script_runner, "require_widgets_deltas", wait)
         patch.setattr(local_script_runner.LocalScriptRunner, "_enqueue_forward_msg", keep)
-        patch.setattr(
-            local_script_runner.LocalScriptRunner, "_maybe_handle_execution_control_request", end_if_asked
-        )
-        patch.setattr(element_tree.Block, "__iter__", listed)
         patch.setattr(SafeSessionState, "filtered_state", property(own_value.SessionValues))
         patch.setattr(app_test, "MagicMock", lambda spec: NonCallableMock())
         yield

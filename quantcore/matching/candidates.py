@@ -85,6 +85,12 @@ class Evaluator:
             self._given_as[dtype] = self.x.to(dtype)
         return self._given_as[dtype]
 
+    def place_of(self, granularity: Granularity) -> int:
+        """Return the place among those searched, the simplest first; others follow as they are found."""
+        if granularity not in self.searched:
+            self.searched.append(granularity)
+        return self.searched.index(granularity)
+
     def changed_in(self, dtype: torch.dtype) -> int | None:
         """Return how many elements converting x to a dtype changes; None if it has this dtype."""
         if dtype == self.x.dtype:
@@ -100,8 +106,6 @@ class Evaluator:
         if name in self._seen:
             return
         self._seen.add(name)
-        if scheme.granularity not in self.searched:
-            self.searched.append(scheme.granularity)
         try:
             params = choose_qparams(self.given_as(dtype), scheme)
             differing, codes = self._compared(scheme, corruption, dtype, params)
@@ -124,8 +128,6 @@ class Evaluator:
                     return
         except QuantError:
             return
-        if scheme.granularity not in self.searched:
-            self.searched.append(scheme.granularity)
         grid = (*self.x.shape[:-1], -1)
         params = QParams(result.scale.reshape(grid), result.params.zero_point.reshape(grid))
         self._add(Hypothesis(scheme, Corruption(), 0.0), params, 0, b"")
@@ -238,7 +240,7 @@ class Evaluator:
                 v.doubt and fmt.bits not in COMMON_BITS,  # a scale of its own is that of any wider format
                 fmt.bits,
             ),
-            (self.searched.index(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
+            (self.place_of(scheme.granularity), fmt.narrow, not scheme.symmetric, not fmt.signed),
             # of a tensor in half precision, calls that compute everything in it are the likeliest
             sum(each != str(v.dtype).removeprefix("torch.") for each in precisions(scheme, v.dtype)),
             _NAMES.index(scheme.convention.name),

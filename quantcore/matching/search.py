@@ -101,9 +101,9 @@ def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matc
 def match_steps(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Iterator[Progress]:
     """Run `match` in steps of a few milliseconds, each with what has been found so far.
 
-    >>> *_, last = match_steps([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])
-    >>> last.fraction, str(last.matches.candidates[0].scheme)
-    (1.0, 'int4 symmetric per_tensor min_max textbook')
+    >>> step = next(match_steps([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]]))
+    >>> step.fraction, step.what
+    (0.0, 'drawing samples')
 
     Raises:
         QuantError: at once, before the first step; see `match`.
@@ -204,9 +204,7 @@ class _Search:
                 (self.near if found.fraction else fitting).append(found)
             self.near = sorted(self.near, key=lambda h: h.fraction)[:MOST_NEAR]
             yield 0.8 * i / len(steps), detail
-        fitting.sort(
-            key=lambda h: (h.scheme.format.bits, self.evaluator.searched.index(h.scheme.granularity))
-        )
+        fitting.sort(key=lambda h: (h.scheme.format.bits, self.evaluator.place_of(h.scheme.granularity)))
         for done in self._evaluate(fitting[:MOST_FITTING]):
             yield 0.8 + 0.2 * done, ", the whole tensor"
 

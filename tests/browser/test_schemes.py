@@ -56,6 +56,7 @@ def test_the_link_that_is_shown_holds_every_choice(app):
     expect(points(page)).to_have_count(4 + 2 + 2 + 1)
 
 
+@pytest.mark.slow  # by default, buttons open schemes without a browser
 def test_click_opens_the_scheme_in_explore(app):
     page = opened(
         app, "/schemes?sw_set=chosen&sw_formats=nf4&sw_per=per_group%284%29&sw_metric=mse&seed=3&per=channel"

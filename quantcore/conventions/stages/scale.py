@@ -117,6 +117,8 @@ def _precision(facts: SchemeFacts) -> str:
     precision = facts.rules.scale.scale_precision
     if precision != "float64":
         both = facts.asymmetric and zero_point.zero_point_precision == precision
+    if facts.symmetric and precision in ("float32", "float64") and not _has_steps(facts):
+        return f"1/s is computed in {precision}"
     return f"{'scale and zero point are' if both else 'the scale is'} computed in {precision}"
 
 
@@ -125,8 +127,14 @@ def _precision_matters(facts: SchemeFacts) -> bool:
     rules = facts.rules.scale
     if rules.scale_precision in ("float16", "bfloat16"):
         return facts.ranged
-    several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
-    return facts.asymmetric or (facts.ranged and several and not rules.is_textbook(facts.fmt))
+    if facts.asymmetric or rules.is_textbook(facts.fmt) or not facts.ranged:
+        return facts.asymmetric
+    return _has_steps(facts) or rules.inverse == "of_range"
+
+
+def _has_steps(facts: SchemeFacts) -> bool:
+    """Whether a symmetric scale takes several operations: one in float64 rounds to that in float32."""
+    return facts.rules.scale.symmetric_scale in ("aligned_grid", "full_range")
 
 
 def _dtype_matters(facts: SchemeFacts) -> bool:

@@ -1,13 +1,15 @@
 """Granularities that codes may have: those that cannot are not searched again.
 
-In a block, a larger x has no smaller code: every scheme and most mistakes keep this order, and a code that
-wrapped or is damaged breaks it once. Where the order is broken nearly as often as by chance, nothing fits. If
-one scale, or one per channel, gives all codes, other granularities explain nothing.
+In a block, a larger x has no smaller code, or no larger one if the scale is below 0: every scheme and most
+mistakes keep this order, and a code that wrapped or is damaged breaks it once. Where the order is broken
+nearly as often as by chance, nothing fits. If one scale, or one per channel, gives all codes, other
+granularities explain nothing.
 """
 
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from quantcore.conventions import Convention
@@ -80,19 +82,33 @@ def in_order(samples: list[Sample], reading: GivenCodes, base: GivenCodes | None
     """
     found: list[Granularity] = []
     for sample in samples:
-        falling, rising = _steps(sample, reading)
-        kept = (falling + rising < FEWEST) | (falling <= MOST_FALLING * (falling + rising))
-        if base is not None:
-            of_base, rising = _steps(sample, base)
-            kept &= ~((of_base == 0) & (rising >= FEWEST) & (falling > 0))
+        kept = _keeps_order(sample, reading, base, False) | _keeps_order(sample, reading, base, True)
         found += [sample.granularities[i] for i in np.flatnonzero(kept).tolist()]
     return found
 
 
-def _steps(sample: Sample, reading: GivenCodes) -> tuple[Counts, Counts]:
-    """Return per granularity how often the code falls and rises from one x of a block to the next larger."""
+def _keeps_order(
+    sample: Sample, reading: GivenCodes, base: GivenCodes | None, signed_scale: bool
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the granularities that `in_order` keeps; ``signed_scale``: see `_steps`."""
+    falling, rising = _steps(sample, reading, signed_scale)
+    kept: npt.NDArray[np.bool_] = (falling + rising < FEWEST) | (falling <= MOST_FALLING * (falling + rising))
+    if base is not None:
+        of_base, rising = _steps(sample, base, signed_scale)
+        kept &= ~((of_base == 0) & (rising >= FEWEST) & (falling > 0))
+    return kept
+
+
+def _steps(sample: Sample, reading: GivenCodes, signed_scale: bool) -> tuple[Counts, Counts]:
+    """Return per granularity how often the code falls and rises from one x of a block to the next larger.
+
+    ``signed_scale``: the largest |x| of a block has the lowest code, so where it is positive, codes fall.
+    """
     order, larger = sample.neighbors
     steps = np.append(np.where(larger, np.diff(reading.drawn(sample).numpy()[order]), 0), 0)
+    if signed_scale:
+        below_0 = (sample.high > -sample.low).numpy()
+        steps[below_0[sample.block.numpy()[order]]] *= -1
     falling: Counts = np.add.reduceat(steps < 0, sample.starts, dtype=np.int64)
     rising: Counts = np.add.reduceat(steps > 0, sample.starts, dtype=np.int64)
     return falling, rising

@@ -1,7 +1,8 @@
 """Every convention on a sample, for one format: how many of the sampled codes differ."""
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.formats import IntFormat
-from quantcore.granularity import Granularity
+from quantcore.granularity import Granularity, PerGroup, block_shape
 from quantcore.matching.hypotheses.corruption import OVERFLOWS, ZERO_POINTS, Corruption, changed
 from quantcore.matching.hypotheses.sample import (
     Counts,
@@ -183,9 +184,30 @@ class _Supported:
             s = self.scheme
             setting = self.source.setting(granularity)
             scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
-            reason = unsupported_reason(scheme, self.shape, self.sample.dtype)
-            self._schemes[granularity] = None if reason else scheme
+            alike = itertools.chain((scheme,), _in_groups(scheme, self.shape))
+            self._schemes[granularity] = next(filter(self._supports, alike), None)
         return self._schemes[granularity]
+
+    def _supports(self, scheme: Scheme) -> bool:
+        return unsupported_reason(scheme, self.shape, self.sample.dtype) is None
+
+
+def _in_groups(scheme: Scheme, shape: Shape) -> Iterator[Scheme]:
+    """Yield the scheme in groups that have the same blocks, if each block is the whole of one axis.
+
+    Libraries that support groups alone refuse it per channel. MatMulNBits has a list of sizes besides, and of
+    an axis that is shorter it makes one short group.
+    """
+    block = block_shape(scheme.granularity, shape)
+    long = [axis for axis, n in enumerate(block) if n > 1]
+    if len(long) != 1 or block[long[0]] != shape[long[0]]:
+        return
+    axis, n = long[0], block[long[0]]
+    listed = [
+        size for limit in scheme.convention.limits if limit.of == "group_size" for size in limit.allowed
+    ]
+    for size in (n, *(size for size in listed if size > n)):
+        yield replace(scheme, granularity=PerGroup(size, axis if axis < len(shape) - 1 else -1))
 
 
 def _counts(

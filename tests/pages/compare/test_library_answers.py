@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from app_page import said, the_app
+from parts import Part, in_parts
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -58,10 +59,16 @@ def assert_table(at: AppTest, example: LibraryExample) -> None:
     }
 
 
-def test_examples_say_why_and_have_a_table() -> None:
-    at = opened()
+def test_every_example_is_here() -> None:
     assert len(EXAMPLES) == len(controls.EXAMPLES)
-    for title, why in EXAMPLES.items():
+    for title in EXAMPLES:
+        assert sum(title in example.title for example in controls.EXAMPLES) == 1
+
+
+@in_parts(3)
+def test_examples_say_why_and_have_a_table(part: Part) -> None:
+    at = opened()
+    for title, why in part(EXAMPLES.items()):
         (example,) = [example for example in controls.EXAMPLES if title in example.title]
         at.selectbox(key="_lib_example").select(example.title).run()
         assert why in words(at), title

@@ -22,6 +22,7 @@ from pages.learn.ptq_or_qat import run as training_runs
 from pages.shared import curriculum
 from pages.shared.computing.long_work import WorkStep
 from quantcore import training
+from quantcore.training import curve, sgd
 from tests.pages.sidebar.test_tensor_controls import assert_shown
 
 STEPS = ["network", "ptq", "rounding", "through", "qat", "scales", "curve", "choose"]
@@ -43,8 +44,9 @@ def trained_once() -> Iterator[None]:
     training_runs._known._groups.clear()
     training_runs._networks._groups.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "train", remembered(functools.partial(training.train, training.Training(4))))
+        patch.setattr(training, "train", remembered(functools.partial(training.train, training.Training(2))))
         patch.setattr(training, "qat", remembered(training.qat))
+        patch.setattr(curve, "train", lambda settings, seed, hidden: training.train(seed=seed))
         yield
 
 
@@ -180,7 +182,7 @@ def test_the_gradient_of_rounding_is_nowhere_but_zero() -> None:
     assert "here at 1,201 of" not in " ".join(said(opened("through").markdown))
 
 
-@for_each(("way", "learned", "epochs"), [("from the scheme", False, 2), ("learned (LSQ)", True, 1)])
+@for_each(("way", "learned", "epochs"), [pytest.param("from the scheme", False, 2, marks=pytest.mark.slow), ("learned (LSQ)", True, 1)])
 def test_training_on_shows_what_quantcore_trains(way: str, learned: bool, epochs: int) -> None:
     link = {"bits": "2", "train_epochs": str(epochs), "train_scales": way}
     at = opened("qat", **link)
@@ -204,6 +206,7 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool, epochs
 
 @pytest.mark.slow  # it trains eight networks
 def test_the_curve_shows_the_rows_of_quantcore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve, "train", sgd.train)  # for all epochs, after which LSQ is the best
     rows: list[training.MethodAccuracy] = []
     asked: list[tuple[object, ...]] = []
 

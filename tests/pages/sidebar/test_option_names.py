@@ -106,6 +106,8 @@ def test_options_are_words_in_one_style_and_a_file_survives_every_page(
     found = []
     lessons = [page for page in PAGES if page.script.startswith("learn/")]
     for page in [*(page for page in PAGES if page not in lessons), *part(lessons)]:
+        if page.url_path == "sensitivity":
+            at.session_state["ck"] = "example:minilm"  # the smaller of its examples
         at = at.switch_page(page.script).run()
         found += [(page.url_path, key, options) for key, options in lists(at).items()]
         if page.uses:

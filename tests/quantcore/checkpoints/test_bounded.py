@@ -9,7 +9,7 @@ from quantcore.checkpoints import open_checkpoint
 
 # 2 s of processor time, which other work on the same cores makes up to twice as long
 MOST_BYTES, MOST_SECONDS = 500 * 10**6, 5.0
-# which take over a second to be written or read, or half of one as others of their kind do
+# which take over a second to be written or read, or a quarter of one as others of their kind do
 LONG = {
     "pt_tensors", "pt_one_storage", "pt_shared_tensor", "pt_references", "pt_members", "npz_members",
     "npz_deflated_members", "npz_overlapping", "onnx_external", "onnx_constants", "onnx_initializers", "onnx_full_nodes",
@@ -19,6 +19,7 @@ LONG = {
     "safetensors_gptq", "npz_large_members", "npz_large_columns", "pt_marks", "pt_nested_lists", "pt_nested_class", "onnx_fields", "onnx_graph_fields", "onnx_dims", "pt_long_rank",
     "onnx_nodes", "config_values", "safetensors_large_shape", "safetensors_duplicate", "pt_nested_state",
     "pt_nested_storage_key", "pt_nested_function", "pt_nested_dicts", "pt_nested_tuple_key",
+    "pt_nested_key", "pt_lists_of_lists", "pt_wide_texts",
 }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def test_each_bit_of_a_code_changes_that_code_alone(name, part, flip):
         assert element in seen <= neighbors(name, element)
 
 
-@in_parts(3)
+@in_parts(6)
 @for_each("name", NAMES)
 def test_each_bit_of_a_parameter_changes_its_block_alone(name, part, flip):
     tensor = flip(name)

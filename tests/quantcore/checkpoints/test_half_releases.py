@@ -35,8 +35,7 @@ LIBRARIES = {
     "quanto int8": (library_releases.quanto, "optimum.quanto", 127.0, "int8 per_channel(0) quanto", "weight._data", "weight._scale"),
 }  # fmt: skip
 EVERY = list(itertools.product(LIBRARIES, DTYPES))
-# by day one library is checked sound, and another broken
-SOUND, BROKEN = some_rows(EVERY[5:] + EVERY[:5], 10), some_rows(EVERY, 10)
+BROKEN = some_rows(EVERY, 10)  # by day one of one library
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +55,8 @@ def written(library, dtype, folder):
     return original, lambda name, changed: release(folder / name, tensors | changed, config | more, metadata), tensors
 
 
-@for_each(("library", "dtype"), SOUND)
+@pytest.mark.slow  # quotients in bfloat16 are sound in a quick test of test_compressor.py
+@for_each(("library", "dtype"), EVERY)
 def test_a_sound_model_has_no_finding_that_float32_invents(library, dtype, tmp_path):
     """No warning, the library's divisor for all weights, and each error is that of our codes in the dtype."""
     _, _, divisor, text, *_ = LIBRARIES[library]

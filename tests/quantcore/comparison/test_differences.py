@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 import torch
 from grid import for_each
 from parts import in_parts, some
@@ -40,6 +41,7 @@ PATTERNS = {
     r"1/s is (.*?), at most 20000, and 1 if high - low is at most 0.0001, and the scale is 1 / \(1/s\)": "hqq",
     r"the scale before it is stored is 1 / r, where r is (.*?), at most 20000, and 1 if high - low is at most 0.0001": "hqq of r",
     r"where the scale is 0, 1/s is 0 too": "zero inverse",
+    r"1/s is computed in float64": "inverse in float64",
     r"1/s is (.*)": "inverse",
     r"a 1/s that is infinite or NaN is replaced by 1": "bad inverse",
     r"ties are rounded away from zero": "half away",
@@ -247,7 +249,9 @@ class Said:
             formula = self.said["divisor"][1].removeprefix("the scale is ")
         inverse = None
         if "inverse" in self.said:
-            inverse = computed(self.said["inverse"][0], dtype, largest=largest)
+            inverse = computed(
+                self.said["inverse"][0], f64 if "inverse in float64" in self.said else dtype, largest=largest
+            )
             if "bad inverse" in self.said and not np.isfinite(inverse):
                 inverse = f32(1)
         if formula.startswith("2^("):
@@ -766,7 +770,7 @@ def given_by(scheme):
     return str(params.scale.reshape(-1)[0].item()), str(params.zero_point.reshape(-1)[0].item())
 
 
-@in_parts(2)
+@in_parts(4)
 @for_each("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast, part):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""
@@ -826,6 +830,22 @@ def test_choices_that_a_user_changes(rule, sentence, text, overflow):
             if abs(row).max() / found[0] < 2.0**24:  # beyond that, float32 does not have all integers
                 assert same(said(row), found, scheme.format), (phrases, row)
     assert (overflow == "wrap") == ("codes out of range wrap around" in phrases)
+
+
+@pytest.mark.parametrize("rule", ["amax_over_qmax", "full_range", "amax_over_half_codes"])
+def test_the_precision_of_1_over_s_is_not_said_of_a_scale_that_it_leaves_as_it_is(rule):
+    changes = f"symmetric_scale={rule},inverse=of_range"
+    scheme = qc.Scheme.parse(f"int8 per_channel textbook({changes},scale_precision=float64)")
+    other = qc.Scheme.parse(f"int8 per_channel textbook({changes})")
+    phrases = qc.differences(scheme)
+    rows = [row for row in all_rows(scheme) if np.isfinite(row).all()]
+    moved = [a[0] != b[0] for a, b in zip(results_of(rows, scheme), results_of(rows, other), strict=True)]
+    assert any(moved) == ("the scale is computed in float64" in phrases) == (rule == "full_range")
+    assert ("1/s is computed in float64" in phrases) == (rule != "full_range")
+    said = Said(scheme, phrases)
+    for row, found in zip(rows, results_of(rows, scheme), strict=True):
+        with np.errstate(all="ignore"):
+            assert same(said(row), found, scheme.format), (phrases, row)
 
 
 def test_a_short_last_block_divides():

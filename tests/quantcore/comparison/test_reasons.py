@@ -400,7 +400,7 @@ def test_a_zero_point_that_is_the_value_of_the_middle_code_is_not_called_that_of
 
 
 @for_each("zero_point", [0, 1])
-@for_each("pair", some([("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")], 2))
+@for_each("pair", some([("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")], 3))
 def test_ties_of_one_library_or_of_both(pair, zero_point):
     """Products that are halves in float32, or next to them."""
     x, seen = (f32(0.3) * (np.arange(-12, 24, dtype=f32) + f32(0.5)))[None], set()

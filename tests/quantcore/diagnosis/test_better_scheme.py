@@ -1,5 +1,6 @@
 """Where much is lost, the best scheme of the same storage is proposed: held against the whole table, computed."""
 
+import dataclasses
 import math
 import random
 import warnings
@@ -15,6 +16,7 @@ from quantcore.tensors import Generated, generate
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SETTINGS = (qc.MinMax(), qc.MinMse(), qc.Percentile(99.0), qc.Percentile(99.9))
+FAR_DB = 3.0
 
 
 def storage_of(scheme, shape):
@@ -25,29 +27,52 @@ def storage_of(scheme, shape):
 
 
 def offered(scheme, shape):
-    """Yield the schemes of the same bits and at most `STORAGE` times the storage that may be proposed instead.
+    """Yield for each granularity and symmetry the schemes of about the same storage that may be proposed instead.
 
-    Symmetric and asymmetric, every granularity of `granularities`, every setting of `SETTINGS`; of the same library,
-    and of the textbook.
+    Of the same bits and at most `STORAGE` times the storage: symmetric and asymmetric, every granularity of
+    `granularities`, every setting of `SETTINGS`; of the same library, and of the textbook.
     """
     most = alternatives.STORAGE * qc.bits_per_element(scheme, shape)
-    for granularity in (scheme.granularity, *alternatives.granularities(shape)):
+    for granularity in dict.fromkeys((scheme.granularity, *alternatives.granularities(shape))):
         for symmetric in (True, False) if scheme.format.has_zero_point else (True,):
-            for setting in SETTINGS:
-                for other in alternatives._written(scheme, granularity, symmetric, setting):
-                    if storage_of(other, shape) <= most:
-                        yield other
+            every = dict.fromkeys(alternatives._written(scheme, granularity, symmetric, qc.MinMax()))
+            stored = [other for other in every if storage_of(other, shape) <= most]
+            yield [dataclasses.replace(other, range_setting=s) for s in SETTINGS for other in stored]
 
 
-def best_of_table(x, scheme):
-    """The highest SQNR of what is offered, in dB."""
+def best_of(x, schemes):
+    """The highest SQNR of these schemes, in dB."""
     found = []
-    for other in dict.fromkeys(offered(scheme, tuple(x.shape))):
+    for other in schemes:
         try:
             found.append(qc.analysis.sqnr(qc.apply(x, other)))
         except qc.QuantError:  # a library that refuses the tensor
             continue
     return max(found, default=-np.inf)
+
+
+def best_of_table(x, scheme):
+    """The highest SQNR of what is offered, in dB."""
+    return max(best_of(x, alike) for alike in offered(scheme, tuple(x.shape)))
+
+
+def is_reached(x, scheme, least):
+    """Whether a scheme that is offered reaches ``least``, in dB.
+
+    In each granularity the textbook first tries a few ranges. All others are computed unless that falls short by
+    `FAR_DB`: in 10,000 schemes of cases as `drawn`, none was better than these few ranges by more than 1.7 dB.
+    """
+    for alike in offered(scheme, tuple(x.shape)):
+        few = [
+            dataclasses.replace(other, range_setting=qc.MinMse(8))
+            for other in alike
+            if (other.convention.name, other.format) == ("textbook", scheme.format)
+        ]
+        if few and best_of(x, few[:1]) < least - FAR_DB:
+            continue
+        if best_of(x, alike) >= least:
+            return True
+    return False
 
 
 def reached(x, scheme, findings):
@@ -64,7 +89,7 @@ def reached(x, scheme, findings):
     some_rows([("bimodal", {}, (8, 200), "int2"), ("outlier_channel", {}, (3, 200), "int4"),
      ("sparse", {"density": 0.3}, (4, 3), "int2 per_channel(0)"), ("normal", {"mean": -2.0}, (32, 3), "int2 asymmetric"),
      ("student_t", {"df": 2.5}, (16, 16), "e2m1 per_group(8, axis=0)"), ("normal", {}, (3, 2, 40), "int3 fixed(-20, 20) torchao"),
-     ("laplace", {}, (50, 4), "int4 per_flat_group(64)")], 4),
+     ("laplace", {}, (50, 4), "int4 per_flat_group(64)")], 7),
 )  # fmt: skip
 def test_a_fix_leads_to_the_best_scheme_of_the_same_storage(distribution, parameters, shape, scheme):
     x = generate(Generated(distribution, shape, parameters=tuple(parameters.items())))
@@ -166,19 +191,25 @@ def drawn(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_few_ordinary_cases_are_silent(seed):
-    """Under 2 % of those that a scheme of the same storage improves by 6 dB; goal none."""
+    """Under 2 % of those that a scheme of the same storage improves by 6 dB; goal none.
+
+    Of the cases with findings those count that a fix improves by 6 dB: not all that any scheme would, which makes
+    the bound stricter.
+    """
     rng, possible, silent = random.Random(seed), 0, []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(500):
+        for _ in range(300):
             result = drawn(rng)
-            report = qc.report(result)
+            x, report = result.x.numpy(), qc.report(result)
             if not report.sqnr_db < alternatives.LOSSY_DB:
                 continue
-            x = result.x.numpy()
-            if best_of_table(x, result.scheme) >= report.sqnr_db + alternatives.BETTER_DB:
+            findings, least = qc.diagnose(result, report), report.sqnr_db + alternatives.BETTER_DB
+            if findings:
+                possible += reached(x, result.scheme, findings) >= least
+            elif is_reached(x, result.scheme, least):
                 possible += 1
-                silent += [] if qc.diagnose(result, report) else [(x.shape, str(result.scheme))]
+                silent.append((x.shape, str(result.scheme)))
     print(f"{len(silent)} of {possible} silent")
     assert len(silent) < 0.02 * possible, silent
 

@@ -75,7 +75,7 @@ def test_odd_tensors_give_whole_sentences_with_real_numbers(name, tensor):
             assert math.isfinite(finding.gain.before) or finding.gain.before == -math.inf
 
 
-@for_each("name", ["e4m3fn", "e2m1", "nf4", "ternary"])
+@for_each("name", some(["e2m1", "e4m3fn", "nf4", "ternary"]))
 def test_clipping_by_a_narrow_range_is_fixed(name):
     x = normal()
     x[3, 5] = 50.0

@@ -116,7 +116,7 @@ def test_what_is_planted_is_found_in_every_family(kind, part):
         assert kind in findings(name, scheme), (name, scheme)
 
 
-@in_parts(23)
+@in_parts(47)
 @for_each("family", FAMILIES)
 def test_what_is_impossible_is_not_found(family, part):
     """In all tensors and schemes that are planted for other kinds; the kinds are asked even so."""
@@ -239,7 +239,7 @@ def random_results(seed, n):
         yield result
 
 
-@in_parts(130)
+@in_parts(250)
 def test_what_is_said_of_random_cases_is_true_and_no_fix_has_an_error(part):
     """1,000 random tensors and schemes in the slow run: every fact is recomputed, every fix diagnosed."""
     for number in part(range(1000)):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from claims import check
 from grid import for_each
-from parts import some
+from parts import some, some_rows
 
 import quantcore as qc
 from quantcore.diagnosis import _has_error
@@ -113,7 +113,7 @@ def test_rows_of_zeros_are_on_neither_side(scheme):
     assert "one_sided" not in findings(np.zeros((4, 64)), scheme)
 
 
-@for_each(("fmt", "other"), [("binary", "uint2"), ("ternary", "uint2"), ("e2m1", "uint4"), ("nf4", "uint4"), ("e3m2", "uint6")])
+@for_each(("fmt", "other"), some_rows([("binary", "uint2"), ("ternary", "uint2"), ("e2m1", "uint4"), ("nf4", "uint4"), ("e3m2", "uint6")], 2))
 def test_the_integers_that_one_sided_data_are_better_off_with(fmt, other):
     """Of as many bits, but at least 2."""
     x = np.abs(NORMAL) if fmt != "binary" else np.abs(np.sign(NORMAL) + np.sign(NORMAL[::-1]) + 1)

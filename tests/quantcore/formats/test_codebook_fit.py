@@ -63,7 +63,7 @@ def test_kmeans_finds_the_best(name, size):
     assert squared_error(x, values) <= best(costs(x), size) + slack(x, values)
 
 
-@for_each("size", [2, 3, 4, 8, 16])
+@for_each("size", some([2, 3, 16, 4, 8], 2))
 @for_each("method", METHODS)
 @for_each("name", TENSORS)
 def test_every_value_is_the_mean_of_what_takes_it(name, method, size):

@@ -214,7 +214,7 @@ def test_what_the_format_has_stays(name, rule):
 @for_each("name", some(NAMED, 3))
 def test_stochastic_takes_a_neighbour_and_is_unbiased(name):
     """As for integers: Hoeffding's bound at one failure in 10^12, in steps of the format."""
-    fmt, n = NAMED[name], 1 << 18
+    fmt, n = NAMED[name], 1 << 16
     values = fmt.values.double()
     values = values[(values >= 2.0**-100) & (values < 2.0**100)]  # float64 means of float32 products
     for k in (0, len(values) // 2, len(values) - 2):

@@ -178,5 +178,5 @@ def test_cells_of_repeats_for_every_element(shape):
         parameters = torch.arange(math.prod(grid)).view(grid)
         cells = cells_of(parameters, shape, block)
         assert tuple(cells.shape) == shape
-        for index in itertools.product(*map(range, shape)):
-            assert cells[index] == parameters[tuple(i // b for i, b in zip(index, block, strict=True))]
+        indices = torch.meshgrid(*map(torch.arange, shape), indexing="ij") if shape else ()
+        assert torch.equal(cells, parameters[tuple(i // b for i, b in zip(indices, block, strict=True))])

@@ -86,12 +86,17 @@ def checkpoint(tmp_path, monkeypatch):
     return saved(tmp_path / "model", weights())
 
 
-def test_the_table_is_that_of_one_process(checkpoint, client, tmp_path, alone):
-    """With boxes of rows and ranges over them, NaN, a vector, an imatrix; an unreadable weight has its reason."""
+def test_the_table_is_that_of_one_process(checkpoint, client, alone):
+    """With boxes of rows and ranges over them, NaN, a vector; an unreadable weight has its reason."""
     steps = list(qc.sensitivity(checkpoint, SCHEMES, client=client))
     assert json.dumps(steps[-1].table.as_dict()) == alone
     assert {step.workers for step in steps} == {2}
     assert len(measure.WeightWalk(checkpoint.tensors["w0"], [qc.Scheme.parse("int8 per_tensor")]).boxes) > 2
+
+
+@pytest.mark.slow  # they are measured by the same calls; a page's test has estimates of a cluster
+def test_outputs_and_estimates_are_those_of_one_process(checkpoint, client, tmp_path):
+    """With an imatrix, and of a sample."""
     counts = {f"{name}.counts": torch.ones(1, 1) for name in ("w0", "half")}
     sums = {"w0.in_sum2": torch.rand(1, 64), "half.in_sum2": torch.rand(1, 32)}
     imatrix = imatrix_of(tmp_path / "imatrix.gguf", sums | counts)
@@ -179,6 +184,7 @@ def test_stopped_it_leaves_nothing_at_the_workers_and_goes_on(checkpoint, client
     assert finished(checkpoint, client=client, table=kept) == alone
 
 
+@pytest.mark.slow  # a page's test sees what such steps say
 def test_while_a_weight_takes_long_there_are_steps_without_a_row(checkpoint, client, monkeypatch):
     monkeypatch.setattr(cluster, "_EVERY", 0.001)
     steps = list(qc.sensitivity(checkpoint, SCHEMES, client=client))

@@ -108,6 +108,7 @@ def compared(trial, bits, count):
     return found, own, uniform, drawn
 
 
+@pytest.mark.slow  # 3 s; test_effects.py has a plan by effects of a smaller model
 def test_a_plan_by_effects_is_the_best_of_a_language_model():
     """On text that it was not measured on; effects add up as docs/plans.md says, and the size is never exceeded."""
     text = qc.training.load_text()

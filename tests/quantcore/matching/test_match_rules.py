@@ -76,7 +76,8 @@ def best(x, given):
     return first, answer(first, x.size, x.ndim)
 
 
-@for_each("rule", some([*list(NAMED)[10:], *list(NAMED)[:10]], len(NAMED)))  # by day one of groups
+@pytest.mark.slow  # a quick test has a rule of rows, among which some are zeros
+@for_each("rule", NAMED)
 def test_the_rule_of_a_scale_is_named(rule):
     x, given = NAMED[rule]
     first, said = best(x, given)
@@ -158,6 +159,7 @@ def test_scales_rounded_to_float16_are_not_taken_for_a_percentile():
     assert "percentile" not in str(first.scheme)
 
 
+@pytest.mark.slow  # a quick test has those of the number of codes
 def test_codes_counted_from_the_lowest_value():
     """(x - min) / s has no zero point: x / s - min / s is cut off to another code in one element of 400."""
     x = normal(38, (20, 20)).reshape(-1)[:397]
@@ -200,6 +202,7 @@ def test_codes_counted_from_the_lowest_value_by_the_number_of_codes(name):
     np.testing.assert_array_equal(again.scale.numpy(), np.broadcast_to((high - low) / F(parts), again.scale.shape))
 
 
+@pytest.mark.slow  # a quick test finds a percentile of signed values; its scales are asked for without a search
 def test_a_percentile_is_named():
     x = ROWS[:3, :61]
     scale = np.quantile(np.abs(x), 0.98, axis=1, keepdims=True) / 127
@@ -243,6 +246,10 @@ def test_rounding_of_the_zero_point():
     first, said = best(x, codes(x, 0.125, signed=False, z=127))
     assert said == "All 113 integers are uint8 asymmetric, one scale: (max - min) / 255."
     assert "zero point 127, because qmin - low / s = 126.5 is rounded away from zero" in first.explanations
+
+
+@pytest.mark.slow  # of one scale, the rounding of a zero point is told above
+def test_rounding_of_the_zero_points_of_rows():
     x = HALVES[:, :31]
     scale = width(x, 1) / 255
     first, said = best(x, codes(x, scale, signed=False, z=np.floor(-x.min(1, keepdims=True) / scale)))
@@ -308,6 +315,18 @@ def test_granularities_without_order_are_not_searched_again():
     assert qc.PerChannel(0) in kept(rows)
     assert qc.PerTensor() not in kept(whole % 256, whole)
     assert qc.PerTensor() in kept(whole % 256)
+
+
+def test_codes_with_scales_below_0_are_in_order():
+    """Where the largest |x| of a block gets the lowest code, as in MatMulNBits, codes fall if it is above 0."""
+    x = normal(7, (32, 48))
+    blocks = x.reshape(4, 8, 48)
+    ends = np.take_along_axis(blocks, np.abs(blocks).argmax(1, keepdims=True), 1)
+    given = torch.from_numpy(codes(blocks, ends / -8, bits=4).reshape(x.shape))
+    searched = granularities(x.shape)
+    kept = in_order(draw(torch.from_numpy(x), searched), GivenCodes(Corruption(), given, ()))
+    assert qc.PerGroup(8, 0) in kept
+    assert len(kept) < len(searched) / 4
 
 
 def test_narrow_ranges_in_words():

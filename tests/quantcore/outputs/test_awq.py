@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 from places import ROOT
 
 import quantcore as qc
@@ -24,7 +25,7 @@ def layer_inputs(seed, tokens=48, inputs=64, outputs=24):
         ("int8 per_channel(0) torchao", torch.int8, None),
     ],
 )
-@for_each("seed", range(4))
+@for_each("seed", some([3, 0, 1, 2], 4))
 def test_the_winner_is_torchaos(seed, scheme, dtype, group):
     from torchao.prototype.awq.core import AWQObserver
     from torchao.quantization import IntxWeightOnlyConfig, PerAxis, PerGroup

@@ -106,7 +106,7 @@ def test_a_moment_stands_for_activations():
     ["int4 per_tensor", "int4 per_block([3, 5])", "int4 per_group(9)", "int4 per_channel(1)", "torchao.mxfp4",
      "gguf.Q4_0", "nf4 per_group(8)", "e2m1 per_channel(0)", "uint4 asymmetric per_group(8) min_mse"],
 )  # fmt: skip
-@for_each("act_order", [False, True])
+@for_each("act_order", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_any_scheme_whose_codes_follow_from_scales(scheme, act_order):
     x, w = correlated(6, inputs=32)
     found = qc.outputs.gptq(w, x, scheme, act_order=act_order)

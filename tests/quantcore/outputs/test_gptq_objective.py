@@ -6,7 +6,7 @@ from parts import in_parts
 import quantcore as qc
 
 
-@in_parts(11)
+@in_parts(22)
 def test_never_much_worse_than_nearest_and_better_in_sum(part):
     total = np.zeros(2)
     for seed in part(range(200)):

@@ -335,7 +335,7 @@ def test_broken_snippets_give_sentences():
     chance, x = random.Random(8), torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
     texts = [*code_snippets.RIGHT.values(), *code_snippets.WRONG.values()]
     found = 0
-    for _ in range(24):
+    for _ in range(12):
         pieces = re.findall(r"\w+|\s+|\W", chance.choice(texts))
         match chance.randrange(4):
             case 0:
@@ -357,7 +357,7 @@ def test_broken_snippets_give_sentences():
                 show_code(reading, place, x)
         except qc.QuantError as error:
             assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017
-    assert found > 5
+    assert found > 2
 
 
 @for_each(
@@ -757,7 +757,7 @@ q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
 }
 
 
-@for_each("name", some(OTHERS, 3))
+@for_each("name", some(OTHERS, 6))
 def test_other_code_is_understood_too(name):
     text, expected = OTHERS[name]
     reading = read(text)

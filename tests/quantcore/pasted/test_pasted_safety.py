@@ -14,7 +14,7 @@ import torch
 from grid import for_each
 
 import quantcore as qc
-from quantcore.pasted import names
+from quantcore.pasted import bounds, names
 from quantcore.pasted.bounds import ARRAYS, MOST_ELEMENTS
 from quantcore.pasted.evaluation import CodeInputs, Evaluation
 from quantcore.pasted.source import parse
@@ -143,7 +143,10 @@ def one_thread():
     pytest.param([text for text in HOSTILE if text not in LASTING[1:]][::12], id="quick"),
     pytest.param(HOSTILE, marks=pytest.mark.slow, id="all"),
 ])  # fmt: skip
-def test_hostile_code_is_one_sentence_within_its_time(texts, one_thread):
+def test_hostile_code_is_one_sentence_within_its_time(texts, one_thread, monkeypatch):
+    if len(texts) < len(HOSTILE):  # what lasts is ended sooner
+        monkeypatch.setattr(bounds, "SECONDS", 0.1)
+        monkeypatch.setattr(bounds, "SECONDS_IN_ALL", 0.3)
     assert len(HOSTILE) >= 200
     assert len(set(HOSTILE)) == len(HOSTILE)
     before = {n: dict(m.members) for n, m in names.MODULES.items()}

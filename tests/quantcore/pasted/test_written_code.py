@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 from torch import nn
 
 import quantcore as qc
@@ -145,7 +146,7 @@ BLOCKS = {
 }
 
 
-@for_each("preset", BLOCKS)
+@for_each("preset", some(BLOCKS, 2))
 def test_codes_in_blocks_come_back_as_the_library_s_preset_says(preset):
     text = (
         f"import bitsandbytes.functional as F\nq, state = {BLOCKS[preset]}\ny = F.dequantize_4bit(q, state)"
@@ -199,7 +200,7 @@ y = F.dequantize_blockwise(q, state)
 }
 
 
-@for_each("preset", PRESETS)
+@for_each("preset", [pytest.param(name, marks=[pytest.mark.slow] * ("bitsandbytes" in name)) for name in PRESETS])
 def test_calls_on_layers_give_what_the_library_s_preset_gives(preset):
     x = torch.randn(64, 128, generator=torch.Generator().manual_seed(5)) / 20
     reading = qc.read_code(PRESETS[preset])

@@ -95,7 +95,7 @@ def test_widths_whose_symmetric_scale_leaves_out_the_lowest_code(part):
 
 @for_each("rule", ["middle", "observer", "below_middle", "zero"])
 def test_symmetric_zero_point(rule):
-    for bits, signed, narrow in itertools.product(range(2, 17), (True, False), (True, False)):
+    for bits, signed, narrow in itertools.product((2, 3, 4, 7, 8, 15, 16), (True, False), (True, False)):
         fmt = qc.IntFormat(bits, signed, narrow)
         qmin, qmax, _ = ends(fmt)
         z = {"middle": 2 ** (bits - 1), "below_middle": 2 ** (bits - 1) - 1, "zero": 0}.get(rule)

@@ -371,7 +371,7 @@ def divergence(counts, i, quantized):
     return float((p * np.log(p / q)).sum())
 
 
-@in_parts(3)
+@in_parts(6)
 @for_each(("bins", "quantized"), [(12, 4), (13, 4), (40, 8), (41, 7), (64, 16), (30, 2)])
 def test_divergence_of_every_threshold(bins, quantized, part):
     """Each threshold separately, on sparse histograms, where empty bins and clipped counts matter most."""

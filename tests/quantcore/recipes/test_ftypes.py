@@ -69,7 +69,7 @@ def expected(case, order):
 
 
 @for_each(
-    "model", [*WRITTEN, *REAL, *OTHERS, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
+    "model", [*WRITTEN, *OTHERS, *(pytest.param(name, marks=pytest.mark.slow) for name in (*REAL, *LARGE))]
 )
 def test_types_sizes_and_refusals_are_llama_cpps(model, files):
     recorded = golden()["models"][model]

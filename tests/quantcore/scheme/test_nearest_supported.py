@@ -122,7 +122,7 @@ def test_float64_is_told_where_it_changes_a_scale(rule):
     assert said == (not torch.equal(*scales))
 
 
-@in_parts(5)
+@in_parts(10)
 @for_each("name", [n for n in qc.INTEGER_CONVENTIONS if golden.cases(n)])
 def test_trace_is_what_the_library_computed(name, part):
     """An element's trace ends in the recorded code, and each step follows from the previous one."""

@@ -14,7 +14,7 @@ SCHEMES = json.loads((DATA / "scheme_texts.json").read_text(encoding="utf-8"))
 LINKS = json.loads((DATA / "links.json").read_text(encoding="utf-8"))
 
 
-@for_each("text", some(SCHEMES, 3))
+@for_each("text", some(SCHEMES, 6))
 def test_scheme_text(text):
     with warnings.catch_warnings(action="ignore"):
         scheme = qc.Scheme.parse(text)

@@ -74,7 +74,7 @@ def results(name, each):
 
 
 @in_parts(4)
-@for_each("name", some(TODAY))
+@for_each("name", some(TODAY, 7))
 def test_scripts_hold(name, part):
     """They do, and they cover each symmetry and granularity that the library has."""
     ran, every = set(), list(results(name, len(part(range(5)))))

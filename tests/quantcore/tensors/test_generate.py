@@ -120,7 +120,7 @@ def test_blocks_join_into_one_stream() -> None:
     np.testing.assert_array_equal(x, expected)
 
 
-@for_each("name", some(DISTRIBUTIONS, 3))
+@for_each("name", some(DISTRIBUTIONS, 6))
 def test_memory_is_the_tensor_and_a_few_blocks(name: str) -> None:
     shape = (8 * BLOCK // 1024, 1024)
     tracemalloc.start()

@@ -207,6 +207,7 @@ def test_time_is_linear(unit: str) -> None:
         # CPU seconds of this process; quadratic parsers take minutes, and the margin is for slow machines
 
 
+@pytest.mark.slow  # that the time is linear is tested with shorter texts
 def test_a_megabyte_is_read_quickly() -> None:
     x = np.random.default_rng(0).standard_normal((80, 1000)).astype(np.float32)
     for text in (str(x.tolist()), "\n".join(" ".join(map(str, row)) for row in x.tolist())):

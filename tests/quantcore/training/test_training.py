@@ -107,7 +107,7 @@ def test_digits_are_split_evenly():
 # Gradients
 
 
-@for_each("convention", some(qc.INTEGER_CONVENTIONS.values(), 2), ids=lambda c: c.name)
+@for_each("convention", some(qc.INTEGER_CONVENTIONS.values(), 4), ids=lambda c: c.name)
 @in_parts(5)
 def test_fake_quantized_is_dequantized(convention, part):
     x, found = sample(12, 10), 0

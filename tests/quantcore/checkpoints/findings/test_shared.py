@@ -7,6 +7,7 @@ import pytest
 import releases
 import torch
 from grid import for_each
+from parts import some_rows
 from releases import CONFIG, WRITERS, release
 from suspects import of_layers, weight
 
@@ -207,7 +208,7 @@ def test_values_on_one_side_of_0(tmp_path):
 
 
 def test_groups_in_another_order(tmp_path):
-    """Reversed scales, and a reversed g_idx: that cause, with the error of the sound weight, and no flipped bit."""
+    """Reversed scales: that cause, with the error of the sound weight, and no flipped bit."""
 
     def turned(stored):
         key = "model.layers.1.self_attn.q_proj.weight_scale"
@@ -222,13 +223,15 @@ def test_groups_in_another_order(tmp_path):
     assert cause_of(s).kind == "groups_permuted" or cause_of_places(s) is not None
     assert [f.kind for f in s.release.findings(s.source) if f.severity == "error"] == ["groups_permuted"]
 
+
+@for_each(("name", "kind"), some_rows([("gptq_desc_act", "g_idx_reversed"), ("gptq", "groups_permuted")], 2))
+def test_a_reversed_g_idx(name, kind, tmp_path):
     def index(stored):
         key = "model.layers.1.self_attn.q_proj.g_idx"
         stored[key] = stored[key].flip(0)
 
-    for name, kind in (("gptq", "groups_permuted"), ("gptq_desc_act", "g_idx_reversed")):
-        _, s = of_layers(tmp_path / name, index, name)
-        assert kind in {f.kind for f in s.release.findings(s.source) if f.severity == "error"}, name
+    _, s = of_layers(tmp_path / name, index, name)
+    assert kind in {f.kind for f in s.release.findings(s.source) if f.severity == "error"}
 
 
 def test_flat_lines_are_counted_once_for_all_weights():
