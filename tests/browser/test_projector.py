@@ -182,7 +182,7 @@ def test_every_step_fits_and_fills_the_window(
         if there == "question":  # below it is room for the tables of its answer
             app.page.locator(".st-key-lesson_control [role=radio]").first.click()
             expect(app.page.locator(".st-key-lesson_control")).to_contain_text(re.compile("Right|Not quite"))
-            app.rest()
+            at_rest(app.page)
         app.wait(DRAWN)
         app.page.wait_for_timeout(500)  # figures follow the size of their place
         beyond, blank = app.page.evaluate(SCROLLS), app.page.evaluate(BLANK)
