@@ -118,8 +118,9 @@ match step:
                 f"{scale:g}",
             )
         with picture:
-            numbers = block(5.0).reshape(8, 4).numpy()  # in eight rows they fill their place
-            table = cells.MarkedTable("x", numbers, note="the block's 32 numbers, row by row", index=False)
+            numbers = block(5.0)[0, : len(SHARES)].reshape(4, 2).numpy()  # in four rows they fill their place
+            note = f"the first {len(SHARES)} of the block's 32 numbers, row by row"
+            table = cells.MarkedTable("x", numbers, note=note, index=False)
             cells.draw([table], "learn_floats_asked", fill=1)
 frame.foot(
     "OCP Microscaling Formats (MX) 1.0, section 6.3",
