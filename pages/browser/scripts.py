@@ -66,6 +66,8 @@ _SIDEBAR_TO_COME = streamlit_dom.filled(
 )
 # each by itself: Streamlit's labels set their own visibility
 _ELEMENTS_TO_COME = streamlit_dom.filled(":is(%main%,%sidebar_content%) *{visibility:hidden !important}")
+# Streamlit draws it open, and folds it when the run asks for that
+_FOLDED_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%{display:none}}")
 _served_in_head = False
 
 
@@ -86,7 +88,7 @@ def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
         sidebar: whether the page opens with a sidebar; None if it is folded.
         tags: further elements for the head.
     """
-    first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
+    first = {None: _FOLDED_SIDEBAR, True: _SIDEBAR_TO_COME, False: WITHOUT_SIDEBAR}[sidebar]
     style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}</style>'
     style += f'<style id="qs-first-sidebar">{first}</style>'
     page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)

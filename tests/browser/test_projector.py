@@ -9,6 +9,7 @@ from lesson_walk import SCROLLS, opened, stands
 from page_rest import at_rest, expect
 
 from pages.shared import curriculum
+from tests.browser.test_every_page import SHIFTS
 from tests.browser.test_learn import mercury_and_numbers_are_dragged
 
 SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
@@ -191,3 +192,19 @@ def test_every_step_fits_and_fills_the_window(
         if large and there == "yours" and not more:
             app.wait("document.querySelector('.qs-maps').dataset.numbers === '64 64 64 64'")
     assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", ["scale", "error"])
+def test_a_large_link_opens_with_the_sidebar_folded(
+    new_app: Callable[..., Any], server: str, lesson: str
+) -> None:
+    app = new_app(server, own=True)
+    app.page.add_init_script(SHIFTS)
+    app.page.goto(f"{server}/learn-{lesson}?learn_{lesson}_step=yours&learn_large=true")
+    app.page.locator("#qs-first-sidebar").wait_for(state="detached", timeout=60_000)
+    at_rest(app.page)
+    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+    assert app.page.evaluate("window.shifted") < 0.1, app.page.evaluate("window.moved")
+    app.page.get_by_test_id("stExpandSidebarButton").click()
+    expect(app.page.get_by_test_id("stSidebar")).to_be_visible()
