@@ -241,7 +241,7 @@ def gptq_column(found: Compensated, index: int, *, theme: str = "light", width: 
         hover = f"row %{{y}}, column %{{x}}: %{{z:.5~g}}<extra>{_NAMES[i - 1]}</extra>"
         traces.append(go.Heatmap(z=cells, colorbar=bar, name=_NAMES[i - 1], hovertemplate=hover, **at))
         if high / rows >= _LEAST_ROW:
-            traces += numbers_in_cells(cells, "{:.2f}", at, width)
+            traces += numbers_in_cells(cells, "{:z.2f}", at, width)
         layout[f"xaxis{i}"] = map_axis(f"y{i}", (0, columns)) | _ticks(found.order.tolist())
         layout[f"yaxis{i}"] = map_axis(f"x{i}", (rows, 0), [bottom, bottom + high / plot])
         layout["annotations"].append(title(_TITLES[i - 1], 0, bottom + high / plot))

@@ -488,3 +488,10 @@ def test_file_types_without_an_error_stand_at_the_foot_of_the_curve():
     assert (others.yaxis, made.layout.yaxis2.type, made.layout.yaxis.type) == ("y2", None, "log")
     low, high = made.layout.yaxis2.range
     assert all(low < y < high for y in others.y)
+
+
+def test_what_rounds_to_0_has_no_sign():
+    weight = torch.randn(4, 12, generator=torch.Generator().manual_seed(0))
+    made = figures.gptq_column(qc.outputs.gptq(weight, qc.outputs.activations(16, 12), "int8"), 2)
+    texts = [text for trace in made.data if trace.type == "scatter" for text in trace.text]
+    assert {"0.00"} == {text for text in texts if text.endswith("0.00")}
