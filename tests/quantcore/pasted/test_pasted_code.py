@@ -330,12 +330,13 @@ def test_a_tree_of_calls_ends():
             assert "paste only the lines that quantize" in str(error)  # noqa: PT017
 
 
-def test_broken_snippets_give_sentences():
+@pytest.mark.parametrize("count", [12, pytest.param(24, marks=pytest.mark.slow)])
+def test_broken_snippets_give_sentences(count):
     """Whatever is removed or swapped, only QuantErrors are raised, and what is read can be shown."""
     chance, x = random.Random(8), torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
     texts = [*code_snippets.RIGHT.values(), *code_snippets.WRONG.values()]
     found = 0
-    for _ in range(12):
+    for _ in range(count):
         pieces = re.findall(r"\w+|\s+|\W", chance.choice(texts))
         match chance.randrange(4):
             case 0:
@@ -357,7 +358,7 @@ def test_broken_snippets_give_sentences():
                 show_code(reading, place, x)
         except qc.QuantError as error:
             assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017
-    assert found > 2
+    assert found > count / 5
 
 
 @for_each(
