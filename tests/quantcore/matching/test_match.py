@@ -338,6 +338,17 @@ def test_scale_bit_for_bit():
     assert all("the given scale differs" in c.notes[0] for c in found.exact[1:])
 
 
+@pytest.mark.slow  # quick tests search once
+def test_a_scale_is_a_tensor_or_a_list_and_the_last_step_has_what_match_finds():
+    x = sample(16)
+    r = qc.apply(x, qc.Scheme.parse("uint8 asymmetric per_channel(0) onnxruntime"))
+    found = match(x, r.codes, scale=r.scale, zero_point=r.zero_point)
+    lists = {"scale": r.scale.flatten().tolist(), "zero_point": r.zero_point.flatten().tolist()}
+    assert match(x, r.codes, **lists).exact == found.exact
+    *_, last = match_steps(x, r.codes, **lists)
+    assert last.matches == match(x, r.codes, **lists)
+
+
 def test_scale_of_another_granularity():
     r = qc.apply(sample(), qc.Scheme.parse("int8 symmetric per_channel(0) textbook"))
     found = match(sample(), r.codes, scale=r.scale.max())
