@@ -40,8 +40,9 @@ def named(figure: go.Figure, name: str) -> go.Figure:
     Args:
         name: what the figure shows; its axes and series follow.
     """
-    if figure.layout.meta is None:  # a cached figure has it
-        figure.layout.meta = {"words": figures.described(figure, name)}
+    told = figure.layout.meta or {}
+    if "words" not in told:  # a cached figure has them
+        figure.layout.meta = told | {"words": figures.described(figure, name)}
     return figure
 
 

@@ -49,8 +49,8 @@ def harm(
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
-        order: how the tensors are sorted, such as "largest error first"; then ``meta`` of the layout says how
-            many are drawn, in this order, and how many are not: a line that is too long for an axis's title.
+        order: how the tensors are sorted, such as "largest error first"; then ``meta["caption"]`` of the layout
+            says how many are drawn, in this order, and how many are not: too long for an axis's title.
         worst_first: whether the rows are in the order of `by_harm`.
     """
     values = frame[metric].to_numpy(float)
@@ -150,7 +150,8 @@ def _layout(metric: str, order: str, alike: str, n: int, count: int, theme: str)
     layout = base_layout(theme, 272) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 46}}
     left = count - n
     more = f"; {left:,} more {'is' if left == 1 else 'are'} exact or not finite" if left else ""
-    layout["meta"] = f"{count_of(n, 'tensor')}{alike}, {order}{more}" if order else ""
+    if order:
+        layout["meta"] = {"caption": f"{count_of(n, 'tensor')}{alike}, {order}{more}"}
     layout["xaxis"] = {
         "showticklabels": False, "showgrid": False, "zeroline": False,
         "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],

@@ -79,7 +79,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         st.markdown(messages.plain(summary(known) + (f" {'; '.join(told)}: see Remarks." if told else "")))
         _why(found, known)
         if figure is not None:
-            st.caption(figure.layout.meta)
+            st.caption(figure.layout.meta["caption"])
             charts.clickable(figure, NAME, CHART, tuple(rows.head(DRAWN)["place"]), _open)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
@@ -113,7 +113,7 @@ def live(found: SharedComparison, chosen: Chosen) -> None:
     rows = rows_of(found.results, chosen)
     figure = _harm(rows, chosen)
     with st.container():  # the place holds one element
-        st.caption(figure.layout.meta)
+        st.caption(figure.layout.meta["caption"])
         charts.draw(figure, NAME, key=f"_cmp_live_{len(found.results)}")
 
 

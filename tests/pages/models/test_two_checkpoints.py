@@ -108,6 +108,9 @@ def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -
     assert text.startswith("4 pairs compared, 1 of them bit-equal")
     assert f"lowest {qc.decibels(wanted[0].sqnr_db)} in 'a.3.weight'" in text
     assert "A plain float32, B plain float32: 4 tensors (A: the original)." in said(at.caption)
+    (chart,) = at.get("plotly_chart")
+    layout = json.loads(chart.proto.spec or chart.proto.figure.spec)["layout"]
+    assert layout["meta"]["words"].startswith(f"{views.NAME}. ")  # what screen readers say
     change(at, "cmp_part", "Worst blocks")
     frame = at.dataframe[0].value
     blocks = sorted(((b.mse * b.columns, r, b) for r in wanted for b in r.worst), key=lambda i: -i[0])

@@ -45,7 +45,7 @@ def test_a_few_are_bars_from_zero_with_their_names(metric):
     assert first > last  # the first row is on top
     assert figure.layout.xaxis.type != "log"
     assert figure.layout.xaxis.title.text == HARM_AXES[metric][0]
-    assert figure.layout.meta == "2 tensors, first; 1 more is exact or not finite"
+    assert figure.layout.meta["caption"] == "2 tensors, first; 1 more is exact or not finite"
 
 
 def test_of_many_the_worst_are_bars_and_the_others_one_that_spans_them():
@@ -58,7 +58,7 @@ def test_of_many_the_worst_are_bars_and_the_others_one_that_spans_them():
     assert others.text == ("6 other tensors: MSE from 0.5 to 3",)
     assert others.customdata is None  # a click opens none of them
     assert list(figure.layout.yaxis.ticktext) == [*(f"t{i}" for i in range(1, 13)), "6 more"]
-    assert figure.layout.meta == "18 tensors, first; 2 more are exact or not finite"
+    assert figure.layout.meta["caption"] == "18 tensors, first; 2 more are exact or not finite"
     (circles,) = harm(frame(values, "cosine"), "cosine", worst_first=True).data
     assert circles.type == "scatter"
 
@@ -66,7 +66,7 @@ def test_of_many_the_worst_are_bars_and_the_others_one_that_spans_them():
 def test_an_error_of_zero_has_no_place_on_a_logarithmic_axis():
     figure = harm(frame([0.0, 1.0], "mse"), "mse", order="first")
     assert list(figure.data[0].customdata) == [1]
-    assert figure.layout.meta == "1 tensor of 5 bits per weight, first; 1 more is exact or not finite"
+    assert figure.layout.meta["caption"] == "1 tensor of 5 bits per weight, first; 1 more is exact or not finite"
 
 
 def test_a_color_bar_that_would_show_one_color_is_words():
@@ -74,7 +74,7 @@ def test_a_color_bar_that_would_show_one_color_is_words():
     assert harm(made, order="first").data[0].marker.showscale
     figure = harm(made.assign(bits_per_weight=[4.5, 4.53] * 10), order="first")
     assert not figure.data[0].marker.showscale
-    assert figure.layout.meta == "20 tensors of 4.5 to 4.53 bits per weight, first"
+    assert figure.layout.meta["caption"] == "20 tensors of 4.5 to 4.53 bits per weight, first"
 
 
 def test_small_differences_of_sqnr_do_not_look_large():
