@@ -155,7 +155,7 @@ def test_a_worker_that_is_gone_loses_nothing(checkpoint, monkeypatch, alone):
 def test_a_worker_that_is_killed_loses_nothing(tmp_path):
     """Two processes with true boxes, of which one is killed while it works."""
     generator = torch.Generator().manual_seed(0)
-    large = {f"w{i}": torch.randn(5000, 4096, generator=generator).bfloat16() for i in range(2)}
+    large = {f"large{i}": torch.randn(5000, 4096, generator=generator).bfloat16() for i in range(2)}
     checkpoint = saved(tmp_path / "model", large | weights())
     with cluster_of(2, processes=True) as two, client_of(two) as client:
         pids = client.run(os.getpid)
