@@ -162,7 +162,7 @@ def main() -> int:
         print(f"{size / 1e9:.2f} GB in {SHARDS} shards, {os.cpu_count()} cores")
         log = Path(scratch) / "server"
         log.mkdir()
-        with serve(log, QUANTSCOPE_MODELS=str(models)) as server:
+        with serve(log, QUANTSCOPE_MODELS=str(models), QUANTSCOPE_WARM_UP="all") as server:
             server.await_warm()
             return 0 if asyncio.run(measure(server, "llama")) else 1
 

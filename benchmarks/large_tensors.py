@@ -136,7 +136,10 @@ def main() -> int:
     parser.add_argument("--page", default="", help="last part of the page's address, such as ranges")
     asked = parser.parse_args()
     threads = str(os.cpu_count())  # as when the app is deployed; tests use one
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder), OMP_NUM_THREADS=threads) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serve(Path(folder), OMP_NUM_THREADS=threads, QUANTSCOPE_WARM_UP="all") as server,
+    ):
         server.await_warm()
         found = asyncio.run(measure(server, asked.sessions, asked.page, asked.shape))
     return int(not report(found))

@@ -44,7 +44,9 @@ def measure(checkout: Path, page: str) -> tuple[float, float]:
     """The median milliseconds of the thread and the mean of the server, per run."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        serve(Path(folder), checkout / "app.py", PYTHONPATH=str(checkout)) as server,
+        serve(
+            Path(folder), checkout / "app.py", PYTHONPATH=str(checkout), QUANTSCOPE_WARM_UP="all"
+        ) as server,
     ):
         server.await_warm()
         steps = itertools.cycle(BITS)

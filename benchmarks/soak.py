@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=sized(500, 25))
     parser.add_argument("--reruns", type=int, default=sized(10, 1), help="per session")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder), QUANTSCOPE_WARM_UP="all") as server:
         server.await_warm()
         print(f"After warm-up: {resident(server.process.pid):.0f} MB")
         curve = asyncio.run(soak(server, chosen.sessions, chosen.reruns))

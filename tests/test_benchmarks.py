@@ -67,6 +67,14 @@ def test_the_browser_is_found_wherever_it_is_installed(
         chromium.find()
 
 
+def test_a_server_is_awaited_to_be_warm_only_if_it_opens_every_page() -> None:
+    """serve() opens the first page alone by default, so that the others would be awaited forever."""
+    sources = {name: (FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in SCRIPTS}
+    awaiting = [name for name, source in sources.items() if ".await_warm()" in source]
+    assert awaiting
+    assert [name for name in awaiting if 'QUANTSCOPE_WARM_UP="all"' not in sources[name]] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_they_run_in_their_smallest_size(name: str) -> None:
