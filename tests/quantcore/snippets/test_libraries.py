@@ -60,24 +60,35 @@ def _quiet():
         yield
 
 
+def result_of(text, shape):
+    """None if the library does not support it."""
+    try:
+        return qc.apply(sample(shape), qc.Scheme.parse(text))
+    except qc.QuantError:
+        return None
+
+
 def results(name, each):
-    """Every granularity with every range setting, in ``each`` of alternating bit widths and symmetries."""
-    turns = itertools.cycle(itertools.product(WIDTHS, SYMMETRIES))
+    """Every granularity with every range setting, in ``each`` of the library's bit widths and symmetries in turn."""
+    kinds = [
+        f"{fmt} {symmetry}"
+        for fmt, symmetry in itertools.product(WIDTHS, SYMMETRIES)
+        if any(result_of(f"{fmt} {symmetry} {granularity} {name}", (6, 8)) for granularity in SHAPES[(6, 8)][:2])
+    ]
+    turns = itertools.cycle(kinds)
     for shape, granularities in SHAPES.items():
         for granularity, setting in itertools.product(granularities, SETTINGS):
-            for (fmt, symmetry), _ in zip(turns, range(each), strict=False):
-                text = f"{fmt} {symmetry} {granularity} {setting} {name}"
-                try:
-                    yield text, qc.apply(sample(shape), qc.Scheme.parse(text))
-                except qc.QuantError:
-                    continue  # the library does not support it
+            for kind in itertools.islice(turns, each):
+                text = f"{kind} {granularity} {setting} {name}"
+                if result := result_of(text, shape):
+                    yield text, result
 
 
 @in_parts(4)
 @for_each("name", some(TODAY, 7))
 def test_scripts_hold(name, part):
     """They do, and they cover each symmetry and granularity that the library has."""
-    ran, every = set(), list(results(name, len(part(range(5)))))
+    ran, every = set(), list(results(name, len(part(range(3)))))
     chosen = {text for text, _ in part(every)}
     for text, result in every:
         try:
