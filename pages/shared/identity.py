@@ -44,5 +44,6 @@ def draw(page: Page, sections: Sequence[str], style: str) -> None:
     name = f"<p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
     heading = f"<h1>{html.escape(page.heading)}</h1>" if page.heading else ""
     # in a container, which the style knows before the code of its content is there
-    place = st.container(key="qs_name")
-    place.html(f"<style>{_MARKED.format(menu, menu)}{style}</style><div class='qs-name'>{name}{heading}</div>")
+    with st.container(key="qs_name"):
+        marked = _MARKED.format(menu, menu)
+        st.html(f"<style>{marked}{style}</style><div class='qs-name'>{name}{heading}</div>")
