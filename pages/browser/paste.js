@@ -6,17 +6,17 @@
   const FIELD = "input, textarea, [contenteditable], %data_frame%", MENU = "%sidebar% [role=combobox][aria-expanded=false]";
   const READ_AT_ONCE = ".st-key-_pasted textarea";
   const SEVERAL = /\d[\s,;]+[-+.\d]|^\s*[\[({]/; // numbers, which nobody types into a menu
-  const PATIENCE = 20000; // ms for a field to be drawn
+  const PATIENCE = 20000, RUNS = 600000; // ms for a field to be drawn, and for a page's first run, which may wait its turn
   const ARRIVED = "%popover_body%:has(%file%):not(:has(%file_arriving%, %file_refused%))";
   const run = () => document.querySelector("[data-run]")?.dataset.run;
   const atRest = () => document.querySelector("%app%[%script_state%=notRunning]");
-  let held = [], delivered = 0;
+  let held = [], delivered = 0, waiting = null; // what was brought before the page could ask
 
-  function soon(find, found) {
+  function soon(find, found, patience = PATIENCE) {
     const look = () => { const it = find(); if (it) { watcher.disconnect(); found(it); } };
     const watcher = new MutationObserver(look);
     watcher.observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["%script_state%"] });
-    setTimeout(() => watcher.disconnect(), PATIENCE);
+    setTimeout(() => watcher.disconnect(), patience);
     look();
     return watcher;
   }
@@ -56,8 +56,16 @@
     held = files;
     const brought = files.length ? { files: files.map(({ name, size }) => ({ name, size })) } : { text };
     if (document.qsAsk) document.qsAsk("brought", brought);
-    else soon(() => document.qsAsk && atRest(), () => document.qsAsk("brought", brought)); // the page is still being drawn
+    else waiting = brought;
   }
+
+  // Its code may come when the page is drawn already, and then nothing else of the page changes
+  document.addEventListener("qs-can-ask", () => {
+    if (!waiting) return;
+    const brought = waiting;
+    waiting = null;
+    soon(atRest, () => document.qsAsk("brought", brought), RUNS);
+  });
 
   window.addEventListener("paste", (event) => {
     const text = event.clipboardData?.getData("text/plain") ?? "", files = [...event.clipboardData?.files ?? []];

@@ -22,6 +22,7 @@ export default ({ data, parentElement, setTriggerValue }) => {
   const state = watchers.get(parentElement) ?? watch(), theme = getComputedStyle(state.app).colorScheme;
   watchers.set(parentElement, state);
   state.ask = document.qsAsk = setTriggerValue;
+  document.dispatchEvent(new Event("qs-can-ask"));
   document.qsDeliver?.(data.delivery);
   // once per change, lest a page whose theme does not reach Python asks forever
   if (theme === data.theme) state.asked = "";

@@ -106,13 +106,15 @@ def run(on_brought: Callable[[Mapping[str, Any]], None], delivery: Mapping[str, 
         on_brought: called with what was pasted or dropped on the page (paste.js): text, or names and sizes.
         delivery: what the browser is to do with files that it holds.
     """
-    if not _served_in_head:
-        _COMPONENT(key="qs_scripts")
-        st.html(_PAGE_STYLE)
-    _RERUN(
-        key="qs_rerun",
-        data={"theme": st.context.theme.type or "light", "delivery": delivery},
-        on_reconnected_change=lambda: None,
-        on_recolored_change=lambda: None,
-        on_brought_change=lambda: on_brought(st.session_state["qs_rerun"].brought),
-    )
+    # in a container that is not drawn: what stands for them until their code is there would move the page
+    with st.container(key="qs_unseen"):
+        if not _served_in_head:
+            _COMPONENT(key="qs_scripts")
+            st.html(_PAGE_STYLE)
+        _RERUN(
+            key="qs_rerun",
+            data={"theme": st.context.theme.type or "light", "delivery": delivery},
+            on_reconnected_change=lambda: None,
+            on_recolored_change=lambda: None,
+            on_brought_change=lambda: on_brought(st.session_state["qs_rerun"].brought),
+        )

@@ -43,4 +43,7 @@ def draw(page: Page, sections: Sequence[str], style: str) -> None:
     menu = sections.index(page.section) + 1
     name = f"<p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
     heading = f"<h1>{html.escape(page.heading)}</h1>" if page.heading else ""
-    st.html(f"<style>{_MARKED.format(menu, menu)}{style}</style><div class='qs-name'>{name}{heading}</div>")
+    # in a container, which the style knows before the code of its content is there
+    with st.container(key="qs_name"):
+        marked = _MARKED.format(menu, menu)
+        st.html(f"<style>{marked}{style}</style><div class='qs-name'>{name}{heading}</div>")

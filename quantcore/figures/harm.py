@@ -49,8 +49,8 @@ def harm(
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
-        order: how the tensors are sorted, such as "largest error first"; then ``meta["caption"]`` of the layout
-            says how many are drawn, in this order, and how many are not: too long for an axis's title.
+        order: how the tensors are sorted, such as "largest error first"; then ``meta["caption"]`` of the
+            layout says how many are drawn, in this order, and how many are not: too long for an axis's title.
         worst_first: whether the rows are in the order of `by_harm`.
     """
     values = frame[metric].to_numpy(float)

@@ -48,6 +48,7 @@ def undo(app: Any) -> None:
 
 def test_text_and_files_are_pasted_and_dropped_anywhere_and_undone(app: Any) -> None:
     """One visit; a failure names its step."""
+    app.page.add_init_script("document.addEventListener('qs-can-ask', () => document.told = true)")
     app.open()
     before = app.map("x")
     pasted_text_is_the_tensor_and_undo_returns(app, before)
@@ -93,9 +94,11 @@ def what_cannot_be_taken_is_refused_in_a_sentence(app: Any) -> None:
 
 
 def what_is_pasted_before_the_page_is_drawn_is_taken_then(app: Any) -> None:
+    """Also where nothing of the page changes then: it may be drawn already when the code that asks comes."""
+    assert app.page.evaluate("document.told")  # when the page was opened
     app.page.evaluate("document.asks = document.qsAsk; document.qsAsk = undefined")
     assert bring(app, "paste", text="7 8\n9 -10")
-    app.page.evaluate("document.qsAsk = document.asks; document.body.append(document.createElement('i'))")
+    app.page.evaluate("document.qsAsk = document.asks; document.dispatchEvent(new Event('qs-can-ask'))")
     wait_for(app, np.array([[7, 8], [9, -10]]))
 
 

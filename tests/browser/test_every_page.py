@@ -2,6 +2,7 @@
 phone, and Link in one place.
 """
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -122,6 +123,18 @@ def test_a_chart_whose_code_comes_late_has_its_name(app: Any) -> None:
     app.page.goto(f"{app.address}/?tab=Distribution")
     app.wait("document.querySelector('.stPlotlyChart .main-svg')")
     charts_have_names(app)
+
+
+@pytest.mark.slow  # by default, what stands above a page has keys, by which the style knows it
+def test_the_title_has_its_place_before_the_code_of_what_stands_above_has_come(app: Any) -> None:
+    app.page.route(re.compile(r"/(BidiComponent|Html)\.\w+\.js"), lambda route: (time.sleep(3), route.continue_()))
+    app.page.context.new_cdp_session(app.page).send("Network.setCacheDisabled", {"cacheDisabled": True})
+    app.page.goto(f"{app.address}/libraries")
+    title = "document.querySelector('[data-testid=stMain] h1')?.getBoundingClientRect().y"
+    before = app.wait(f"!document.querySelector('.qs-name') && {title}")
+    app.wait("document.querySelector('.qs-name')")
+    at_rest(app.page)
+    assert app.page.evaluate(title) == before
 
 
 @pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py and test_projector.py

@@ -66,7 +66,7 @@ def the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
     assert len(reached) > 10
     app.page.get_by_test_id("stExpandSidebarButton").click()
     expect(app.input("bits")).to_be_visible()
-    assert not app.page.locator(".st-key-qs_scripts").is_visible()  # and it does not leave a gap
+    assert not app.page.locator(".st-key-qs_unseen").is_visible()  # and it does not leave a gap
 
 
 def a_page_that_lost_its_connection_goes_on(app: Any) -> None:

@@ -70,7 +70,6 @@ def doubled(depth, kind):
     program.data = bytearray(inner)
     for _ in range(depth):
         fetch = program.keep()
-        program.data += b"0" if False else b""
         program.add(fetch, b"\x86") if kind == "tuple" else program.add(b"]", b"(", fetch, fetch, b"e")
     return bytes(program.data)
 

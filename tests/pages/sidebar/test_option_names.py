@@ -91,6 +91,12 @@ def assert_kept(at: AppTest, page: Page) -> None:
         assert cache.values(at.session_state["_current"].tensor).dtype == torch.float16, page.title
 
 
+def assert_named_above(at: AppTest) -> None:
+    """What every page draws first has keys, so that its place is known before the code for it has come."""
+    keys = [getattr(element, "key", None) for element in at.main.children.values()]
+    assert None not in keys[: keys.index("qs_unseen")], keys
+
+
 @in_parts(5)
 def test_options_are_words_in_one_style_and_a_file_survives_every_page(
     part: Part, monkeypatch: pytest.MonkeyPatch
@@ -109,6 +115,7 @@ def test_options_are_words_in_one_style_and_a_file_survives_every_page(
         if page.url_path == "sensitivity":
             at.session_state["ck"] = "example:minilm"  # the smaller of its examples
         at = at.switch_page(page.script).run()
+        assert_named_above(at)
         found += [(page.url_path, key, options) for key, options in lists(at).items()]
         if page.uses:
             assert_kept(at, page)
