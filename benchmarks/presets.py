@@ -56,6 +56,19 @@ def torchao(name: str, x: torch.Tensor) -> Library:
             return p._quantize_affine_float8(x, scale, dtype), scale
 
         return fp8, lambda made: p._dequantize_affine_float8(made[0], made[1], torch.float32)
+    if kind == "tinygemm_g128":
+        from torchao.quantization import quant_primitives as p
+
+        block, ends = (1, 128), (torch.uint8, 0, 15)
+
+        def tinygemm() -> tuple[torch.Tensor, ...]:
+            asymmetric = p.MappingType.ASYMMETRIC
+            scale, z = p._choose_qparams_affine_tinygemm(x, asymmetric, block, *ends, eps=1e-6)
+            return p._quantize_affine_tinygemm(x, block, scale, z, *ends), scale, z
+
+        return tinygemm, lambda made: p._dequantize_affine_tinygemm(
+            made[0], block, *made[1:], *ends, output_dtype=torch.float32
+        )
     from torchao.prototype.mx_formats import constants, mx_tensor
 
     dtypes = {
@@ -80,6 +93,11 @@ def bitsandbytes(name: str, x: torch.Tensor) -> Library:
         return (
             lambda: functional.int8_vectorwise_quant(x),
             lambda made: functional.int8_vectorwise_dequant(made[0], made[1]),
+        )
+    if name == "blockwise":
+        return (
+            lambda: functional.quantize_blockwise(x, blocksize=4096),
+            lambda made: functional.dequantize_blockwise(*made),
         )
     return (
         lambda: functional.quantize_4bit(x, blocksize=64, quant_type=name),
