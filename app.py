@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 # Its texts become environment variables, which some hosts can't set and modules read as they are imported
 st.secrets.load_if_toml_exists()
 
-from pages.maps import arithmetic, live
+from pages.maps import arithmetic, drawing_script, live
 from pages.serving import (
     classroom,
     guard,
@@ -100,6 +100,7 @@ app = st.App(
     lifespan=lifespan,
     routes=[
         Mount(f"{BELOW}/vendor", StaticFiles(directory=PLOTLY_JS)),
+        drawing_script.route(BELOW),
         arithmetic.route(BELOW),
         live.route(BELOW),
         *classroom.routes(BELOW),
@@ -112,7 +113,7 @@ app = st.App(
         Middleware(origins.Origins),
         Middleware(Limits, uploads=uploads, address_sessions=options.address_sessions),
         Middleware(metrics.Metrics),
-        Middleware(Pages, opens=opens),
+        Middleware(Pages, opens=opens, drawing=drawing_script.NAME),
         Middleware(Affinity, options.replica),
     ],
     on_script_error=log.report_failure,

@@ -75,14 +75,6 @@ def filled(text: str) -> str:
     return re.sub(r"%([a-z_]+)%", lambda found: NAMES[found[1]], text)
 
 
-def brief(script: str) -> str:
-    """Return a script without indentation, empty lines and lines of comment: Streamlit sends it in every run.
-
-    For scripts without a text of several lines.
-    """
-    return re.sub(r"(?m)^[ \t]*//.*\n|^[ \t]*\n|^[ \t]+", "", script)
-
-
 def read(path: Path) -> str:
     """Read a script or style of ours, with Streamlit's names."""
     return filled(path.read_text(encoding="utf-8"))

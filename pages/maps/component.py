@@ -1,6 +1,6 @@
 """The four maps as one component, which handles zoom, hover and outlines in the browser.
 
-Plotly.js comes from the installed plotly wheel by a route of app.py. Without that route
+What draws them, and plotly.js from the installed plotly wheel, come by routes of app.py. Without these routes
 (`streamlit run pages/main.py`), st.plotly_chart draws the same figure.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import streamlit as st
 
-from pages.browser import scripts, streamlit_dom
-from pages.maps import arithmetic
+from pages.browser import scripts
+from pages.maps import arithmetic, drawing_script
 from pages.maps.picture import Picture, as_json, cells, marks, number
 from pages.shared import charts
 from pages.shared.large import is_large
@@ -21,7 +21,6 @@ from quantcore import figures
 from quantcore.analysis import View, element
 
 _HERE = Path(__file__).parent
-_DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # the order does not matter: together they are one module
 _FAILED = "_maps_failed"
 OnKept = Mapping[str, Callable[[str], None]]
 
@@ -39,7 +38,7 @@ _COMPONENT = st.components.v2.component(
     '<section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre><small></small></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js=streamlit_dom.brief("\n".join([scripts.LOAD_PLOTLY, *map(streamlit_dom.read, _DRAWING)])),
+    js=scripts.LOAD_PLOTLY + drawing_script.LOADER,
     isolate_styles=False,
 )
 

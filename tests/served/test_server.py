@@ -134,12 +134,19 @@ def test_a_page_without_maps_alone_does_not_ask_for_plotly_js(server: str, path:
 
 
 @for_each("path", ["/", "/?tab=Code", "/checkpoint?ck=none"])
-def test_a_page_with_maps_asks_for_plotly_js_at_once(server: str, path: str) -> None:
+def test_a_page_with_maps_asks_for_what_draws_them_at_once(server: str, path: str) -> None:
     _, headers, _ = get(server + path)
-    link, *how = headers["link"].split("; ")
+    plotly, *how = headers["link"].partition(", ")[0].split("; ")
     assert how == ["rel=preload", "as=script"]
-    assert urljoin(server + path, link.strip("<>")) == f"{server}/vendor/plotly.min.js"
+    assert urljoin(server + path, plotly.strip("<>")) == f"{server}/vendor/plotly.min.js"
     assert get(f"{server}/vendor/plotly.min.js")[1]["link"] is None
+    drawing, *how = headers["link"].partition(", ")[2].split("; ")
+    assert how == ["rel=modulepreload"]
+    status, headers, body = get(urljoin(server + path, drawing.strip("<>")))
+    assert status == 200
+    assert "javascript" in headers["content-type"]
+    assert "immutable" in headers["cache-control"]
+    assert b"export default function" in body
 
 
 def test_plotly_js_is_that_of_the_installed_wheel(server: str) -> None:

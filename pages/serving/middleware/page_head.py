@@ -58,10 +58,14 @@ class Pages:
     Args:
         app: the application behind this one.
         opens: what a link opens, by the last part of its path and its parameters.
+        drawing: the address of the script that draws the maps.
     """
 
-    def __init__(self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], Opening]) -> None:
+    def __init__(
+        self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], Opening], drawing: str
+    ) -> None:
         self.app, self.opens = app, opens
+        self.preloaded = f"<vendor/plotly.min.js>; rel=preload; as=script, <{drawing}>; rel=modulepreload"
         serve_in_head()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,8 +90,8 @@ class Pages:
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
                 headers.append((POLICY, policy))
                 if opening.maps:
-                    # the largest file, which the maps would otherwise request only when they are drawn
-                    headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
+                    # which would otherwise be requested only when the maps are drawn
+                    headers.append((b"link", self.preloaded.encode()))
                 await send({**start, "headers": headers})
                 start, message = None, {**message, "body": page}
             await send(message)

@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit
 from places import ROOT
 
-from pages.browser.streamlit_dom import NAMES, brief, filled
+from pages.browser.streamlit_dom import NAMES, filled
 
 PAGES = ROOT / "pages"
 NAME = re.compile(r"\bst[A-Z]\w+|data-test|dataset\.test|data-tag")
@@ -40,20 +40,6 @@ def test_every_name_is_used():
 
 def test_a_style_names_them():
     assert filled("%main% { width: 50% }") == "[data-testid=stMain] { width: 50% }"
-
-
-def test_a_brief_script_has_all_but_what_only_a_reader_needs():
-    assert (
-        brief("// a\n  const x = 1; // kept\n\n    // b\n  f(`//`);\n\t\n}\n")
-        == "const x = 1; // kept\nf(`//`);\n}\n"
-    )
-
-
-def test_no_script_that_is_made_brief_has_a_text_of_several_lines():
-    for path in sorted((PAGES / "maps" / "drawing").glob("*.js")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            assert line.count("`") % 2 == 0, f"{path.name}: {line}"
-            assert not line.endswith("\\"), f"{path.name}: {line}"
 
 
 def test_no_rule_of_every_page_asks_what_the_whole_page_has():
