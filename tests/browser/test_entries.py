@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from page_rest import expect
 
+from pages.maps import drawing_script
+
 
 @pytest.mark.slow
 def test_without_the_entry(new_app: Callable[..., Any], serving: Callable[..., Any]) -> None:
-    """`streamlit run pages/main.py` has no route for plotly.js, so the maps are a Streamlit chart."""
+    """`streamlit run pages/main.py` has no route for what draws the maps, so they are a Streamlit chart."""
     with serving("pages/main.py") as address:
         app = new_app(address)
-        app.expected = ["plotly.min.js", "Unexpected"]  # Streamlit answers with its own page
+        app.expected = [drawing_script.NAME]  # Streamlit answers with its own page
         app.open(bits="5", tab="Code")
         expect(app.input("_scheme_text")).to_have_value("int5 symmetric per_tensor min_max textbook")
         chart = app.page.get_by_test_id("stPlotlyChart")
