@@ -36,7 +36,7 @@ def phone(classes):
     def opens(url_path, query):
         raise AssertionError("the page of a student is not one of Streamlit's")
 
-    middleware = [Middleware(SecurityHeaders), Middleware(Pages, opens=opens)]
+    middleware = [Middleware(SecurityHeaders), Middleware(Pages, opens=opens, drawing="")]
     app = Starlette(routes=phones.routes("/below"), middleware=middleware)
     with TestClient(app, "http://quant.example") as client:
         yield client
