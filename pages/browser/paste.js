@@ -10,7 +10,7 @@
   const ARRIVED = "%popover_body%:has(%file%):not(:has(%file_arriving%, %file_refused%))";
   const run = () => document.querySelector("[data-run]")?.dataset.run;
   const atRest = () => document.querySelector("%app%[%script_state%=notRunning]");
-  let held = [], delivered = 0, waiting = null; // what was brought before the page could ask
+  let held = [], delivered = 0, waiting = null; // what was brought last and not asked yet
 
   function soon(find, found, patience = PATIENCE) {
     const look = () => { const it = find(); if (it) { watcher.disconnect(); found(it); } };
@@ -54,18 +54,18 @@
 
   function bring(files, text) {
     held = files;
-    const brought = files.length ? { files: files.map(({ name, size }) => ({ name, size })) } : { text };
-    if (document.qsAsk) document.qsAsk("brought", brought);
-    else waiting = brought;
+    waiting = files.length ? { files: files.map(({ name, size }) => ({ name, size })) } : { text };
+    if (document.qsAsk) ask();
   }
 
-  // Its code may come when the page is drawn already, and then nothing else of the page changes
-  document.addEventListener("qs-can-ask", () => {
-    if (!waiting) return;
+  function ask() {
     const brought = waiting;
     waiting = null;
-    soon(atRest, () => document.qsAsk("brought", brought), RUNS);
-  });
+    if (brought) document.qsAsk("brought", brought);
+  }
+
+  // What asks may come when the page is drawn already, and then nothing else of the page changes
+  document.addEventListener("qs-can-ask", () => waiting && soon(atRest, ask, RUNS));
 
   window.addEventListener("paste", (event) => {
     const text = event.clipboardData?.getData("text/plain") ?? "", files = [...event.clipboardData?.files ?? []];
