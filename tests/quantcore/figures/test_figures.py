@@ -37,7 +37,7 @@ def rgb(colour):
     return [int(n) for n in re.fullmatch(r"rgb\((\d+), ?(\d+), ?(\d+)\)", colour).groups()]
 
 
-@for_each(("scheme", "shape"), some_rows(itertools.product(SCHEMES, SHAPES), 5))
+@for_each(("scheme", "shape"), some_rows(itertools.product(SCHEMES, SHAPES), 11))
 def test_maps_show_the_result(shape, scheme):
     result = result_of(shape, scheme)
     data = map_data(result)
@@ -399,7 +399,7 @@ FIGURES = [
 
 
 @for_each("make", FIGURES)
-@for_each("shape", some(SHAPES, 2), ids=str)
+@for_each("shape", some(SHAPES, 5), ids=str)
 def test_arrays_travel_as_bytes(make, shape):
     """Nested lists would make the payload several times as large; plotly sends numpy's own types as base64."""
     text = plotly.io.to_json(make(result_of(shape)))

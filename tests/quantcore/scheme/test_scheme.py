@@ -45,7 +45,7 @@ RANGE_SETTINGS = [
 CONVENTIONS = [qc.TEXTBOOK, qc.Convention.of("textbook", overflow="wrap")]
 
 
-@in_parts(13)
+@in_parts(37)
 @for_each("granularity", GRANULARITIES, ids=str)
 @for_each("setting", RANGE_SETTINGS, ids=str)
 def test_text_reads_back(granularity, setting, part):

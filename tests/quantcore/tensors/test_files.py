@@ -427,7 +427,7 @@ def test_large_csv_is_read() -> None:
         read_tensor(data + b"\nx1", "a.csv")
 
 
-@in_parts(3)
+@in_parts(8)
 def test_fuzz(part: Any) -> None:
     rng = random.Random(0)
     seeds = [pair for pair in READABLE if len(pair[0]) < 2000]
@@ -455,7 +455,7 @@ def test_fuzz(part: Any) -> None:
     assert max(map(len, messages)) < 400
 
 
-@in_parts(4)
+@in_parts(8)
 def test_fuzz_members_behind_a_right_checksum(part: Any) -> None:
     rng = random.Random(1)
     original = npy(X)

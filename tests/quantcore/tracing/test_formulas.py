@@ -230,7 +230,7 @@ def test_where_a_mean_is_subtracted_the_range_is_that_of_what_is_left(rule):
 OF_RANGES = [name for name, record in CONVENTIONS.items() if record.library != "ggml"]
 
 
-@in_parts(106)
+@in_parts(211)
 @for_each("name", OF_RANGES)
 def test_every_line_comes_to_its_value(name, part):
     checked, cases = 0, []
