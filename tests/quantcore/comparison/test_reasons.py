@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from claims import Evidence
 from grid import for_each
 from parts import in_parts, some
@@ -363,6 +364,7 @@ def test_what_a_reason_says_is_what_happens(part):
     assert len(seen) > 5
 
 
+@pytest.mark.slow  # by default, every reason of other random comparisons is checked
 @for_each("seed", [1294, 1544])
 def test_what_was_told_wrongly_once(seed):
     """A tie, though one library codes with a scale that its storage changes; a choice too many behind a zero point."""

@@ -3,17 +3,19 @@
 import functools
 import itertools
 import math
+import re
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from claims import check
 from grid import for_each
 from parts import in_parts, some, some_rows
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnosis import KINDS
+from quantcore.diagnosis import KINDS, in_brief
 from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES
 from quantcore.tensors import Generated
 
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 EXERCISE = EXAMPLES["wrapped"].load()
 RNG = np.random.default_rng(7)
+
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 
 
 def found(x, scheme):
@@ -53,6 +57,27 @@ def test_example_shows_its_kind_first(kind):
     assert findings[0].kind == kind
     scheme = qc.Scheme.parse(example.scheme)
     assert str(scheme) == str(qc.Scheme.parse(str(scheme)))
+
+
+@for_each("kind", EXAMPLES)
+def test_every_sentence_of_the_examples_is_true(kind):
+    result = qc.apply(EXAMPLES[kind].load(), qc.Scheme.parse(EXAMPLES[kind].scheme))
+    for finding in of_example(kind):
+        check(result, finding)
+
+
+@for_each("kind", EXAMPLES)
+def test_in_brief_it_is_short_and_has_no_number_of_its_own(kind):
+    for finding in of_example(kind):
+        said = in_brief(finding, EXAMPLES[kind].load().ndim)
+        assert 15 < len(said) <= 120
+        assert said.endswith(".")
+        long = set(NUMBER.findall(finding.sentence))
+        facts = finding.facts
+        if {"sqnr_with", "sqnr_without"} <= facts.keys():  # a ratio and a difference of what the long one has
+            first, second = (facts.get("first", facts.get("value")), facts["second"])
+            long |= {f"{abs(first) / second:.0f}", f"{facts['sqnr_without'] - facts['sqnr_with']:.0f}"}
+        assert set(NUMBER.findall(said)) <= long, (said, finding.sentence)
 
 
 @for_each("convention", some(qc.INTEGER_CONVENTIONS, 17))

@@ -162,11 +162,6 @@ def test_what_is_planted_is_found_in_every_shape(case):
     assert {kind, *KINDS[kind].follows, *LEADS.get(kind, ())} & set(kinds), kinds
 
 
-@for_each("kind", EXAMPLES)
-def test_every_sentence_of_the_examples_is_true(kind):
-    assert diagnosed(EXAMPLES[kind].load(), EXAMPLES[kind].scheme)
-
-
 @for_each("rows", some([1, 3], 2))
 @for_each(
     ("size", "scheme"),
@@ -611,7 +606,7 @@ def test_what_rounds_to_0_is_not_lost(low, found):
      ("scale_out_of_range", ("1 of 8 mins (12.5 %) is too small for fp16", "2 of 8 mins (25 %) are too small for fp16"),
       lambda n: ones(8, 32) * np.where(np.arange(8) < n, 1e-9, 1)[:, None], "uint4 asymmetric per_group(32) scales(fp16 given(1)) gguf.Q4_1")],
 )  # fmt: skip
-@for_each("n", [1, 2])
+@for_each("n", some([1, 2], 2))
 def test_one_is_and_two_are(kind, words, make, scheme, n):
     """What follows the subject agrees with it, too (claims.py)."""
     assert many(make(n), scheme)[kind].sentence.startswith(words[n - 1])
@@ -764,6 +759,7 @@ def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
     assert finding is not None or "group" in scheme or len(shape) > 1 or near == math.prod(shape)
 
 
+@pytest.mark.slow  # by default, the finer scales proposed for an outlier are those that suit its group
 @for_each("group", [128, 32, 16, 8])
 def test_the_groups_that_libraries_have_are_proposed_for_an_outlier(group):
     """Next to the outlier, its group of this size holds zeros and a few small numbers; what lies beyond loses nothing."""

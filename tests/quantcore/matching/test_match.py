@@ -73,7 +73,7 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@for_each("case", some(CASES, 300), ids=[case["id"] for case in CASES])
+@for_each("case", some(CASES, 1000), ids=[case["id"] for case in CASES])
 def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)

@@ -62,6 +62,7 @@ def q(w):
     assert torch.equal(codes_of(text)[1], scope["q"](X))
 
 
+@pytest.mark.slow  # by default, another way to write k-means is followed
 def test_counts_and_sums_of_clusters():
     sums = """
 import torch

@@ -33,7 +33,7 @@ def executed(text, x, w=None):
     return scope
 
 
-@for_each("text", some(code_siblings.SOUND, 5))
+@for_each("text", some(code_siblings.SOUND, 9))
 def test_sound_code_is_not_accused(text):
     reading = qc.read_code(text)
     assert kinds(reading.mistakes) == set()
@@ -68,7 +68,7 @@ def test_a_scale_is_read_from_the_text_not_from_the_numbers(text, formula):
     assert ("max|x|" in summary) == ("|" in formula)
 
 
-@for_each("text", code_siblings.CAST_FIRST)
+@for_each("text", some(code_siblings.CAST_FIRST, 2))
 def test_a_clamp_after_the_cast_is_seen(text):
     reading = qc.read_code(text)
     (found,) = [f for f in reading.findings if f.mistake == "cast_before_clamp"]

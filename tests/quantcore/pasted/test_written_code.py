@@ -123,7 +123,7 @@ FLOATS = {
 }
 
 
-@for_each("scale", FLOATS)
+@for_each("scale", some(FLOATS, 2))
 @for_each(("kind", "most"), [("float8_e4m3fn", 448.0), ("float8_e5m2", 57344.0)])
 def test_a_cast_to_a_small_float_needs_a_clamp(scale, kind, most):
     scale_in = scale.replace("448", f"{most}").replace("1000", f"{2.2 * most}")

@@ -310,6 +310,7 @@ def test_scripts_with_importance(name):
     run(library_script(result))
 
 
+@pytest.mark.slow  # by default, that a tensor is walked in boxes is tested in test_quantize.py
 def test_memory_in_boxes():
     """Besides codes and parameters, a search allocates a few boxes in numpy, not copies of the tensor."""
     x = torch.randn(768, 4096)

@@ -57,6 +57,7 @@ def test_text_reads_back(granularity, setting, part):
         assert qc.Scheme.parse(" · ".join(reversed(split_words(text)))) == scheme
 
 
+@pytest.mark.slow  # by default, each text that is read is the scheme again
 def test_texts_are_distinct():
     schemes = [
         qc.Scheme(*choice)

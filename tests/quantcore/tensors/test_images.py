@@ -244,6 +244,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # by default, images of one part more than the limit are refused
 def test_an_image_of_many_parts_is_read() -> None:
     plain = read_tensor(of(G8, GREY), "x.png")
     assert np.array_equal(read_tensor(of(G8, GREY, chunk(b"tEXt", b"a\0b") * (MAX_CHUNKS - 9)), "x.png"), plain)
