@@ -170,7 +170,6 @@ def test_a_worker_that_is_killed_loses_nothing(tmp_path):
         assert json.dumps(steps[-1].table.as_dict()) == finished(checkpoint)
 
 
-@pytest.mark.slow  # by default, the command goes on with what was measured
 def test_stopped_it_leaves_nothing_at_the_workers_and_goes_on(checkpoint, client, local, alone):
     run = qc.sensitivity(checkpoint, SCHEMES, client=client)
     step = next(step for step in run if len(step.table.rows) == 2)

@@ -759,7 +759,6 @@ def test_what_libraries_make_of_nan_is_told_apart():
     assert [v.differing for v in evaluator.evaluations] == [0, 1, 0, 1]
 
 
-@pytest.mark.slow  # by default, the progress of a search that finds something is watched in test_match.py
 def test_progress_of_a_search_that_finds_nothing(monkeypatch):
     """Progress is counted in fifteenths; the last fifth of a round is spent on the whole tensor."""
     stored = search.stored_corruptions  # of all corruptions, which are searched one by one, the first

@@ -243,7 +243,7 @@ def test_a_line_that_sets_elements_shows_them_and_a_table_has_no_value_at_an_ele
         f"t = np.array({NF4})\ns = np.abs(x).max()\nq = np.zeros(x.shape, dtype=np.int64)\nfor i in range(len(x)):\n"
         "    for j in range(x.shape[1]):\n        q[i, j] = np.argmin(np.abs(x[i, j] / s - t))\ny = t[q] * s"
     )
-    x = POSITIVE[:4, :4].contiguous()
+    x = POSITIVE[:2, :4].contiguous()
     lines = {(line.line, line.name): line for line in show_code(qc.read_code(text), 0, x, (1, 2)).lines}
     codes = np.abs(x.numpy()[..., None] / np.abs(x.numpy()).max() - np.array(NF4)).argmin(axis=-1)
     assert (lines[3, "q"].low, lines[3, "q"].high) == (0, 0)

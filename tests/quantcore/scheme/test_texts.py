@@ -23,7 +23,7 @@ def test_scheme_text(text):
         assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-@for_each("number", some(range(len(LINKS)), 67), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
+@for_each("number", some(range(len(LINKS)), 131), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
 def test_link(number):
     link = LINKS[number]
     at = texts.opened(link["page"], link["parameters"])

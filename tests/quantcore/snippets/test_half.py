@@ -78,6 +78,7 @@ def test_with_torch_alone_all_recorded_cases():
     each(by_torch, lambda place: True)
 
 
+@pytest.mark.slow  # by default, scripts of four libraries are run in test_snippets.py
 def test_with_quantcore():
     assert len(each(by_quantcore, lambda place: place == 1)) > 25
 

@@ -80,7 +80,7 @@ def test_script_notices_other_numbers(name):
             run(broken)
 
 
-@for_each("name", some(SCRIPTED, 5))
+@for_each("name", some(SCRIPTED, 2))
 def test_script_is_short_and_names_its_versions(name):
     """Codes are asserted, except for compressed-tensors' 6-bit format, TQ1_0 and ggml's searches, where x̂ is."""
     script = library_script(result_of(name, rows(name, 0)))

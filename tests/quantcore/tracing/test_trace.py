@@ -362,7 +362,7 @@ DTYPES = (
 )
 
 
-@in_parts(13)
+@in_parts(6)
 @for_each("dtypes", DTYPES)
 @for_each("fmt", ["nf4", "e4m3fn", "int4", "uint8 asymmetric"])
 def test_roundings_to_a_narrow_dtype_are_those_of_the_result(fmt, dtypes, part):

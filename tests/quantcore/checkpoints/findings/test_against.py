@@ -345,7 +345,7 @@ def test_columns_that_nothing_divides(folder, original):
     assert f"model.layers.{3}.mlp.down_proj.weight" in notes
 
 
-FAST = ("nvfp4",)
+FAST = ("nvfp4", "Q4_K")
 
 
 def scaled(weights):
