@@ -50,7 +50,7 @@ def maps(at: AppTest) -> dict[str, Any]:
     return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json))[0])
 
 
-@for_each("kind", some(EXAMPLES, 11))
+@for_each("kind", some(EXAMPLES, 22))
 def test_example_loads_shows_and_fixes(kind: str) -> None:
     example = EXAMPLES[kind]
     x, scheme = example.load(), str(qc.Scheme.parse(example.scheme))

@@ -141,6 +141,7 @@ def test_every_code_has_bits_and_a_meaning() -> None:
         assert held == set(map(float, views.values(fmt)))
 
 
+@pytest.mark.slow  # by default, they follow a typed value and a typed code
 def test_the_bits_follow_the_number_to_round() -> None:
     at = opened()
     at = at.number_input(key="fmt_x").set_value(-3.4).run()

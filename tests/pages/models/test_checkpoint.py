@@ -86,7 +86,7 @@ def page():
         return at()
 
 
-@for_each("given", some(cases(""), 74), ids=str)
+@for_each("given", some(cases(""), 148), ids=str)
 def test_every_checkpoint_opens_or_says_why(given, page):
     """Even corrupt ones raise no exception; what opens lists every tensor and shows one."""
     address = given.release.relative_to(FOLDER).as_posix()

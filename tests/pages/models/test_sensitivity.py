@@ -107,6 +107,7 @@ def test_a_button_per_tool_has_its_recipe_or_says_what_it_lacks() -> None:
         assert str(reason.value) in text
 
 
+@pytest.mark.slow  # by default, quantcore's tests have these points
 def test_the_file_types_of_llama_cpp_are_in_the_curve() -> None:
     at = opened(ck="example:minilm", sn_more="gguf.Q5_0; gguf.Q4_K", sn_bits="6.0")
     *_, step = sensitivity(open_checkpoint(EXAMPLES["minilm"]), ["gguf.Q5_0", "gguf.Q4_K"])

@@ -34,7 +34,8 @@ OPENED: dict[str, tuple[dict[str, str], str]] = {
     "match": (SHAPE, "match int4"),
     "checkpoint": ({"ck": f"example:{EXAMPLE}", "ck_tensor": examples.EXAMPLE_CARDS[EXAMPLE].tensor}, "maps "),
 }
-LONG = {"ranges", "schemes", "match"}  # which compute for a second
+# which compute for a second, or draw what the first page draws; the caches are those of all pages
+LONG = {"ranges", "schemes", "match", "libraries", "layer"}
 
 
 class Watched(ByteCache):
