@@ -46,6 +46,7 @@ def test_all_sensible_and_the_scheme_on_the_left(monkeypatch: pytest.MonkeyPatch
     assert found == {*map(str, some_of), "int7 symmetric per_tensor min_max textbook"}
 
 
+@pytest.mark.slow  # by default, a row that is refused has the reason
 def test_all_presets_with_the_reasons_of_those_refused() -> None:
     frame = table(opened(sw_set="all presets"))
     named = frame[frame["name"].isin(qc.PRESETS)]

@@ -884,7 +884,7 @@ LIBRARY_LINES = {
 }
 
 
-@for_each("name", LIBRARY_LINES)
+@for_each("name", some(LIBRARY_LINES, 2))
 def test_library_says_what_it_does_differently(page: AppTest, name: str) -> None:
     at = change(page, "library", name)
     assert_codes(at)
@@ -1091,7 +1091,7 @@ def worst_slice(at: AppTest, seed: int) -> tuple[np.ndarray, tuple[int, int]]:
 @for_each(
     ("parameters", "codes_of", "label"),
     [
-        ({"group": "2"}, lambda x: [x[:, :2], x[:, 2:]], "Shared by all rows"),
+        pytest.param({"group": "2"}, lambda x: [x[:, :2], x[:, 2:]], "Shared by all rows", marks=pytest.mark.slow),
         ({"group": "3", "group_axis": "0"}, lambda x: [x[:3], x[3:]], "Shared by all columns"),
     ],
 )

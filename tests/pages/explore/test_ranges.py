@@ -152,6 +152,7 @@ def test_the_sidebar_moves_what_stands_here() -> None:
     assert widget(at, "rng_high").value == pytest.approx(np.percentile(X, 99), rel=1e-4)
 
 
+@pytest.mark.slow  # by default, a control of Explore is changed twice
 @without_entropy
 @pytest.mark.parametrize("mode", some(["asymmetric", "symmetric"], 2))
 def test_two_quick_changes_of_a_control(mode: str) -> None:
@@ -213,9 +214,17 @@ def test_a_block_of_groups() -> None:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"format": "e4m3fn"}, "e4m3fn has no zero point, so the range only sets the scale"),
+        pytest.param(
+            {"format": "e4m3fn"},
+            "e4m3fn has no zero point, so the range only sets the scale",
+            marks=pytest.mark.slow,
+        ),
         ({"format": "e2m1", "per": "group", "group": "5", "scales": "e4m3fn"}, "use float32 scales"),
-        ({"per": "group", "group": "5"}, "all blocks use the same fraction of their own min-max range"),
+        pytest.param(
+            {"per": "group", "group": "5"},
+            "all blocks use the same fraction of their own min-max range",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> None:

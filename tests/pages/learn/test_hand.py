@@ -35,7 +35,7 @@ MOVED = [
 ]
 
 
-@for_each(("lesson", "step", "values"), some_rows(MOVED, 2))
+@for_each(("lesson", "step", "values"), some_rows(MOVED))
 def test_a_run_draws_what_followed_the_hand(lesson: str, step: str, values: dict[str, float]) -> None:
     at = opened(lesson, step)
     followed = answered(by_hand(at), **values)

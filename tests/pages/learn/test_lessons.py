@@ -395,6 +395,7 @@ def test_wrong_blank_and_words() -> None:
     assert [float(t) for t, _ in tables(at)["correct"][0]] == codes
 
 
+@pytest.mark.slow  # by default, the answers of one row are counted
 def test_the_score_adds_up_over_rows_and_steps() -> None:
     result = result_of("int4", 0, clipping=True)
     at = answer(opened("predict"), *map(str, result.codes[0].tolist()))

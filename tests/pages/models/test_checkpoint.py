@@ -378,6 +378,7 @@ def test_a_run_that_was_ended_keeps_the_bands_that_it_read(monkeypatch, tmp_path
     assert len(read) == 4 + (-(-640 // 63) - 3) + 1
 
 
+@pytest.mark.slow  # by default, a comparison of two lets others go first, and bands that were read are kept
 def test_reading_lets_others_go_first_and_goes_on(monkeypatch, tmp_path):
     """Others are always waiting here: each run reads one band and releases its place, and no band is read twice."""
     use_folder(monkeypatch, tmp_path)

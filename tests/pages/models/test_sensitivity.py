@@ -237,6 +237,7 @@ def test_of_a_quantized_checkpoint_the_stored_values_are_the_original() -> None:
     assert sorted(cells(at).values()) == sorted([f"{each:.1f}"] for each in error)
 
 
+@pytest.mark.slow  # by default, the cell is that of a scheme in float32, and a library that refuses is told by Libraries
 def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[qc.Quantized] = []
     draw = views.four_maps.draw

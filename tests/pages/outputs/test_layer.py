@@ -486,7 +486,7 @@ def test_a_large_layer_goes_through_the_queue_and_gives_the_same() -> None:
 
 
 @for_each(
-    ("key", "asked", "value"), [("bits", 7, 7), ("mode", 1, "asymmetric"), ("seed", 3, 3)]
+    ("key", "asked", "value"), [pytest.param("bits", 7, 7, marks=pytest.mark.slow), ("mode", 1, "asymmetric"), ("seed", 3, 3)]
 )
 def test_maps_and_answer_follow_a_control_before_the_run(
     monkeypatch: pytest.MonkeyPatch, key: str, asked: int, value: object

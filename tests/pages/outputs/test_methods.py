@@ -306,6 +306,7 @@ def test_columns_of_a_larger_layer_are_not_drawn(monkeypatch: pytest.MonkeyPatch
     assert sentence(at, "On the calibration tokens")
 
 
+@pytest.mark.slow  # by default, the last of eight columns is shown
 def test_one_column_has_no_slider() -> None:
     at = opened(shape="4x1", om_method="gptq")
     assert "no column is left" in sentence(at, "Step 1 of 1")

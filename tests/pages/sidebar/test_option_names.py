@@ -1,6 +1,5 @@
 """What the options of all controls are called: words, unless they are typed elsewhere; links carry values, not words."""
 
-import functools
 import re
 from typing import Any
 
@@ -11,7 +10,6 @@ from grid import for_each
 from parts import Part, in_parts, some_rows
 from streamlit.testing.v1 import AppTest
 
-import quantcore as qc
 from pages.outputs.methods import run as methods_run
 from pages.registry import PAGES
 from pages.shared.computing import cache
@@ -108,7 +106,6 @@ def test_options_are_words_in_one_style_and_a_file_survives_every_page(
     Every page with a tensor computes in the dtype of the file, with a library that does so.
     """
     monkeypatch.setattr(methods_run, "counts", lambda tokens, inputs: [tokens])  # what takes most of its page
-    monkeypatch.setattr(qc, "range_marks", functools.partial(qc.range_marks, settings=(qc.MinMax(),)))  # too
     at = change(upload(opened("", src="upload", library="torchao"), SEVERAL), "tensor", "c_weight")
     at.session_state["sn_more"] = "int8 per_channel(0)"
     at.session_state["sw_set"] = "chosen"  # a few schemes

@@ -238,6 +238,7 @@ def test_edit_begins_with_the_tensor_that_was_shown_and_leads_back(shape: str) -
     assert widget(at, "shape").value == shape
 
 
+@pytest.mark.slow  # by default, a generated tensor is edited and leads back
 def test_edit_of_an_uploaded_tensor_leads_back_to_it() -> None:
     at = change(upload(opened(src="upload"), SEVERAL), "tensor", LONG)
     change(at, "src", "edit")
