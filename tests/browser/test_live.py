@@ -193,7 +193,8 @@ def test_what_is_foreseen_is_painted_only_where_it_is_asked_at_the_ends_and_of_o
     """One visit; a failure names its step."""
     app.open(shape="64x128", bits="7")
     app.expect_scheme(text(7))
-    app.input("bits").press("ArrowRight")  # pictures are asked for ahead where a slider is used
+    app.page.mouse.move(*thumb(app, 7))  # pictures of all widths are asked for ahead only under the pointer
+    app.input("bits").press("ArrowRight")
     app.expect_scheme(text(8))
     expect_foreseen_only_where_asked(app)
     expect_ends_kept(app)
