@@ -218,6 +218,40 @@ def test_rooms_of_checkpoints_build_on_lower_floors(name):
                 assert FLOOR[other] < FLOOR[mine], f"{name} imports {imported}, which is not on a lower floor"
 
 
+LATER = {
+    "plotly", "safetensors", "jinja2", "pandas", "PIL", "onnx", "quantcore.checkpoints",
+    "quantcore.comparison", "quantcore.diagnosis", "quantcore.figures", "quantcore.layerwise",
+    "quantcore.matching", "quantcore.notebook", "quantcore.outputs", "quantcore.pasted", "quantcore.recipes",
+    "quantcore.snippets", "quantcore.tensors", "quantcore.training",
+}  # fmt: skip
+
+
+def imports_at_once(name):
+    """What a module imports when it is imported itself: not in functions, nor for types alone."""
+    found, waiting = set(), [*tree_of(name).body]
+    for node in waiting:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= imports(name, node)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test):
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def test_what_apply_does_not_need_is_not_imported_with_it():
+    """A new process imports quantcore without these; tests/test_distribution.py has one, in the slow run."""
+    waiting, seen = ["quantcore"], set()
+    for name in waiting:
+        at_once = imports_at_once(name)
+        late = {m for m in at_once if {m.partition(".")[0], ".".join(m.split(".")[:2])} & LATER}
+        assert late == set(), f"{name} imports {late} at once"
+        seen.add(name)
+        around = {m.rpartition(".")[0] for m in at_once if m.startswith("quantcore.")}
+        waiting += (at_once | around) & set(SOURCES) - set(waiting)
+    assert len(seen) > 50
+
+
 @each_module
 def test_packages_are_entered_by_their_face(name):
     """Others import from `quantcore.formats`; its own modules import from each other, to avoid cycles."""
@@ -236,13 +270,13 @@ def test_constants_stand_before_their_use(name):
     """Except tables of what the module defines, which can't."""
     body = tree_of(name).body
     defined = {n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    for at, node in enumerate(body):
+    used = [n for n in nodes_of(name) if type(n) is ast.Name and n.id.isupper() and type(n.ctx) is ast.Load]
+    for node in body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         constants = {t.id for t in targets if isinstance(t, ast.Name) and t.id.isupper()}
         if constants and not defined & names_in(node):
-            for earlier in body[:at]:
-                where = f"{name}:{node.lineno} is used in line {earlier.lineno}"
-                assert not constants & names_in(earlier), where
+            earlier = [n.lineno for n in used if n.id in constants and n.lineno < node.lineno]
+            assert not earlier, f"{name}:{node.lineno} is used in line {earlier[0]}"
 
 
 def test_a_class_name_stands_for_one_thing():

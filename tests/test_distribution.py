@@ -15,6 +15,8 @@ from time import sleep
 import pytest
 from served import free_port
 
+from tests.test_architecture import LATER
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -70,12 +72,6 @@ def test_the_wheel_has_every_file_that_is_read(wheel):
     assert not any("__pycache__" in name or name.startswith("tests") for name in inside)
 
 
-LATER = {
-    "plotly", "safetensors", "jinja2", "pandas", "PIL", "onnx", "quantcore.checkpoints",
-    "quantcore.comparison", "quantcore.diagnosis", "quantcore.figures", "quantcore.layerwise",
-    "quantcore.matching", "quantcore.notebook", "quantcore.outputs", "quantcore.pasted", "quantcore.recipes",
-    "quantcore.snippets", "quantcore.tensors", "quantcore.training",
-}  # fmt: skip
 SCRIPT = """
 import gc, json, sys
 import torch
@@ -105,6 +101,7 @@ def done(unpacked):
     return run(unpacked, sys.executable, "-c", SCRIPT, str(unpacked), str(example))
 
 
+@pytest.mark.slow  # by default, the files of the wheel are looked at
 def test_the_library_and_its_command_work_where_they_are_installed(done, unpacked):
     first, _, listed = done.stdout.partition("\n")
     place = str(unpacked / "quantcore" / "__init__.py")
@@ -112,6 +109,7 @@ def test_the_library_and_its_command_work_where_they_are_installed(done, unpacke
     assert (done.returncode, "gguf" in listed) == (0, True), done.stderr
 
 
+@pytest.mark.slow  # by default, test_architecture reads what is imported at once
 def test_what_apply_does_not_need_is_imported_when_it_is_asked_for(done):
     first, missing, last, full, collects = json.loads(done.stdout.partition("\n")[0])[2:]
     assert set(first) & LATER == set()

@@ -32,7 +32,7 @@ def test_there_are_three():
     assert len(NOTEBOOKS) == 3
 
 
-LONG = {"plan_by_output"}  # whose calls have tests of their own
+LONG = {"plan_by_output", "choose_a_scheme"}  # whose calls have tests of their own
 
 
 @for_each(

@@ -5,6 +5,7 @@ import io
 import re
 from pathlib import Path
 
+import pytest
 from grid import for_each
 
 import quantcore as qc
@@ -13,7 +14,14 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-@for_each("name", ["README.md", "docs/checkpoints.md", "docs/plans.md"])
+# by default, the README's; the calls of the others have tests of their own
+@for_each(
+    "name",
+    [
+        "README.md",
+        *(pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("checkpoints", "plans")),
+    ],
+)
 def test_examples_run(name, monkeypatch):
     monkeypatch.setattr("plotly.graph_objects.Figure.show", lambda figure: None)
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL))

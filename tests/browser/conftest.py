@@ -400,5 +400,13 @@ def new_app(tabs: Tabs) -> Iterator[Callable[..., App]]:
 
 
 @pytest.fixture
+def clipboard(browser: BrowserContext) -> Iterator[None]:
+    """Tabs may read and write the clipboard."""
+    browser.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield
+    browser.clear_permissions()
+
+
+@pytest.fixture
 def app(new_app: Callable[..., App], server: str) -> App:
     return new_app(server)

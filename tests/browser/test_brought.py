@@ -46,18 +46,23 @@ def undo(app: Any) -> None:
     notice(app).get_by_role("button", name="Undo").click()
 
 
-def test_text_and_files_are_pasted_and_dropped_anywhere_and_undone(app: Any) -> None:
-    """One visit; a failure names its step."""
-    app.page.add_init_script("document.addEventListener('qs-can-ask', () => document.told = true)")
+@pytest.mark.slow  # by default, one file is dropped in test_history.py; what several are is tested without a browser
+def test_of_several_files_one_is_chosen_undo_returns_to_the_file_before_and_other_text_is_refused(app: Any) -> None:
     app.open()
+    app.rest()
+    a_dropped_file_is_the_tensor(app)
+    of_two_files_one_is_chosen_and_undo_returns(app)
+    a_file_that_cannot_be_opened_is_refused_in_a_sentence(app)
+    text_without_numbers_is_refused(app)
+
+
+def notes_when_pages_can_ask(app: Any) -> None:
+    """On pages that are opened from now on."""
+    app.page.add_init_script("document.addEventListener('qs-can-ask', () => document.told = true)")
+
+
+def pasted_text_is_the_tensor_and_undo_returns(app: Any) -> None:
     before = app.map("x")
-    pasted_text_is_the_tensor_and_undo_returns(app, before)
-    what_is_pasted_before_the_page_is_drawn_is_taken_then(app)
-    a_dropped_file_is_the_tensor_and_undo_returns(app)
-    what_cannot_be_taken_is_refused_in_a_sentence(app)
-
-
-def pasted_text_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) -> None:
     assert not bring(app, "paste", ".st-key-_scheme_text input", text="int8")  # the field's own
     assert bring(app, "paste", text=TEXT)
     assert_codes(app, X)
@@ -69,13 +74,16 @@ def pasted_text_is_the_tensor_and_undo_returns(app: Any, before: np.ndarray) -> 
     expect(notice(app)).to_have_count(0)
 
 
-def a_dropped_file_is_the_tensor_and_undo_returns(app: Any) -> None:
+def a_dropped_file_is_the_tensor(app: Any) -> None:
     assert bring(app, "dragover", files={"x.npy": b""})
     expect(app.page.locator(".qs-drop")).to_be_visible()
     assert bring(app, "drop", files={"first.npy": npy(X)})
     expect(app.page.locator(".qs-drop")).to_be_hidden()
     wait_for(app, X)
     app.expect_parameter("file", "first.npy")
+
+
+def of_two_files_one_is_chosen_and_undo_returns(app: Any) -> None:
     bring(app, "drop", files={"second.npy": npy(-X), "third.npy": npy(2 * X)})
     notice(app).get_by_role("button", name="third.npy").click()
     wait_for(app, 2 * X)
@@ -84,9 +92,13 @@ def a_dropped_file_is_the_tensor_and_undo_returns(app: Any) -> None:
     app.expect_parameter("file", "first.npy")
 
 
-def what_cannot_be_taken_is_refused_in_a_sentence(app: Any) -> None:
+def a_file_that_cannot_be_opened_is_refused_in_a_sentence(app: Any) -> None:
     assert bring(app, "drop", files={"report.docx": b"PK"})
     expect(notice(app)).to_contain_text("'report.docx' can't be opened here: .npy, .npz,")
+    wait_for(app, X)
+
+
+def text_without_numbers_is_refused(app: Any) -> None:
     assert bring(app, "paste", text="to be or not to be")
     expect(notice(app)).not_to_contain_text("docx")
     expect(notice(app).get_by_role("button", name="Undo")).to_have_count(0)
@@ -102,7 +114,7 @@ def what_is_pasted_before_the_page_is_drawn_is_taken_then(app: Any) -> None:
     wait_for(app, np.array([[7, 8], [9, -10]]))
 
 
-@pytest.mark.slow  # by default, a file for the page that is open is tested
+@pytest.mark.slow  # by default, a file for the page that is open is dropped in test_history.py
 def test_files_go_to_the_page_that_they_belong_to(app: Any) -> None:
     app.open()
     before = app.map("x")
@@ -127,7 +139,7 @@ def test_files_go_to_the_page_that_they_belong_to(app: Any) -> None:
     wait_for(app, before)
 
 
-@pytest.mark.slow  # by default, text pasted outside a field is tested
+@pytest.mark.slow  # by default, text is pasted outside a field in test_history.py
 def test_choosing_paste_puts_the_focus_into_the_field_which_is_read_as_one_pastes(app: Any) -> None:
     app.open()
     app.choose("src", "paste")

@@ -20,14 +20,8 @@ def opened(app: Any, **parameters: str) -> None:
     app.wait(f"{REST} && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')")
 
 
-def test_a_cold_link_restores_the_cell_and_from_the_whole_to_a_cell_and_back(app: Any) -> None:
-    """One visit; a failure names its step."""
-    a_cold_link_restores_the_cell_with_the_original(app)
-    from_the_whole_to_a_cell_and_back(app)
-
-
-def from_the_whole_to_a_cell_and_back(app: Any) -> None:
-    app.wait(REST)
+def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
+    opened(app, ck="example:minilm-gptq")
     a_tile_opens_its_tensor(app)
     app.expect_maps()
     app.wait(f"{REST}")
@@ -76,7 +70,8 @@ def test_a_row_of_what_was_found_opens_its_tensor_and_what_was_sought_stays(app:
     expect(app.input("ck_search")).to_have_value("output dense weight")
 
 
-def a_cold_link_restores_the_cell_with_the_original(app: Any) -> None:
+@pytest.mark.slow  # by default, what the link opens is tested without a browser, and tiles without their colors
+def test_a_cold_link_restores_the_cell_with_the_original_and_tiles_have_their_errors(app: Any) -> None:
     cell = "99, 856"
     place = {"ck_tensor": NAME, "ck_rows": "90:106", "ck_cols": "850:866", "ck_cell": cell}
     opened(app, ck="example:minilm-gptq", ck_original="example:minilm", ck_color="SQNR", **place)

@@ -25,7 +25,7 @@ def bars(page):
     return page.locator(".st-key-cmp_chart .barlayer .point path")
 
 
-@pytest.mark.slow  # the page is tested without a browser, and a click on a chart in test_schemes.py
+@pytest.mark.slow  # the page is tested without a browser, and by default a click on a tile in test_checkpoint.py
 def test_a_cold_link_and_a_click_that_opens_the_place(app):
     page = opened(app, "&cmp_sort=Bytes&cmp_part=Remarks")
     expect(bars(page)).to_have_count(2)  # the other tensors are equal

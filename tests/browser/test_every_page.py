@@ -28,7 +28,6 @@ MORE = [
     TENSOR,
 ]
 MORE += ["learn-ptq-or-qat?learn_ptq_or_qat_step=rounding"]
-# The first has a lesson's cells and maps, and the first of MORE has charts
 LINKS = ["learn-granularity?learn_granularity_step=yours", *(page.url_path for page in PAGES), *MORE]
 # How much moved without the visitor's doing, and what from where to where
 SHIFTS = """(() => { window.shifted = 0; window.moved = []; new PerformanceObserver((list) => {
@@ -87,32 +86,48 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(27)  # the first link, and the first of MORE
-def test_a_page_opens_in_its_place_and_follows_the_theme(
-    new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
-) -> None:
-    app = new_app(server, own=True)
+def has_one_scale_of_type(app: Any) -> None:
+    app.page.wait_for_function(DRAWN, polling=200)
+    assert odd(app.page) == [], app.page.url
+    assert cells(app.page) <= {CELL}, app.page.url
+
+
+def follows_the_theme(app: Any) -> None:
+    light = app.page.evaluate(COLORS)
+    switch(app, "dark", before=light)
+    switch(app, "light", before=light, colors=light)
+
+
+def watched(app: Any) -> Any:
+    """In a tab of its own: notes what moves, and the type of what is painted."""
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.page.add_init_script(SHIFTS)
     app.page.add_init_script(NOTE)
+    return app
+
+
+def opens_in_its_place_and_follows_the_theme(app: Any, link: str) -> None:
+    """Open a link in a tab that is watched."""
+    app.page.goto(f"{app.address}/{link}")
+    at_rest(app.page)
+    assert app.page.evaluate("window.shifted") < 0.1, (link, app.page.evaluate("window.moved"))
+    says_where_one_is(app, link)
+    if not link.startswith("learn"):
+        charts_have_names(app)
+    has_one_scale_of_type(app)
+    follows_the_theme(app)
+
+
+@pytest.mark.slow  # by default, one page is looked at in test_history.py, and a lesson in test_learn.py
+def test_a_page_opens_in_its_place_and_follows_the_theme(new_app: Callable[..., Any], server: str) -> None:
+    app = watched(new_app(server, own=True))
     places = set()
-    for link in part(LINKS):
-        app.page.goto(f"{server}/{link}")
-        at_rest(app.page)
-        assert app.page.evaluate("window.shifted") < 0.1, (link, app.page.evaluate("window.moved"))
-        says_where_one_is(app, link)
-        if not link.startswith("learn"):
-            charts_have_names(app)
-        app.page.wait_for_function(DRAWN, polling=200)
-        assert odd(app.page) == [], link
-        assert cells(app.page) <= {CELL}, link
+    for link in LINKS:
+        opens_in_its_place_and_follows_the_theme(app, link)
         if link == "formats":  # a painted table of five rows and a header, in a frame of 1 px
             table = app.page.get_by_test_id("stDataFrame").bounding_box()
             assert (table["height"] - 2) / 6 == pytest.approx(ROW, abs=0.3)
         places.add(str(app.page.get_by_role("button", name="Link", exact=True).bounding_box()))
-        light = app.page.evaluate(COLORS)
-        switch(app, "dark", before=light)
-        switch(app, "light", before=light, colors=light)
     assert len(places) == 1
 
 
@@ -137,7 +152,7 @@ def test_the_title_has_its_place_before_the_code_of_what_stands_above_has_come(a
     assert app.page.evaluate(title) == before
 
 
-@pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py and test_projector.py
+@pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py
 @in_parts(20)
 def test_a_phone_has_the_navigation(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]

@@ -1,4 +1,4 @@
-"""The frame around every page: keyboard navigation, and the switch between light and dark."""
+"""The frame around every page: keyboard navigation, the switch between light and dark, large mode, and Link."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,10 @@ from page_rest import REST, expect
 
 from pages.browser.streamlit_dom import NAMES
 from quantcore.tensors import encode
+from tests.browser.test_projector import SIZE
+from tests.browser.test_sharing import (
+    a_click_on_link_copies_the_address_and_says_so_and_a_qr_code_is_the_link,
+)
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 # brightness of a color, from 0 to 1
@@ -24,18 +28,29 @@ FADES = """() => { window.fades = new Set();
     look(); }""".replace("CONTAINER", repr(NAMES["element"]))
 
 
-def test_the_maps_are_reached_by_tab_a_lost_connection_is_found_and_the_theme_is_kept(
+def test_tab_a_lost_connection_the_theme_large_mode_and_link(app: Any, clipboard: None) -> None:
+    """One visit; a failure names its step."""
+    app.open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    the_maps_are_reached_by_tab(app)
+    a_page_that_lost_its_connection_goes_on(app)
+    the_theme_is_chosen_on_the_page(app)
+    large_mode_has_large_maps_and_text(app)
+    a_click_on_link_copies_the_address_and_says_so_and_a_qr_code_is_the_link(app)
+
+
+@pytest.mark.slow  # by default, Tab reaches the maps beside an open sidebar, and a theme is chosen without a reload
+def test_a_folded_sidebar_is_not_reached_by_tab_and_a_reload_is_dark_at_once(
     new_app: Callable[..., Any], server: str
 ) -> None:
-    """One visit; a failure names its step."""
-    app = new_app(server, own=True).open(src="paste", t=encode(np.array([[1, 2, 3]], np.float32)), bits="5")
-    app.expect_scheme(DEFAULT.replace("int4", "int5"))
-    the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app)
-    a_page_that_lost_its_connection_goes_on(app)
-    the_theme_is_chosen_on_the_page_and_kept(app)
+    app = new_app(server, own=True).open()
+    app.expect_scheme(DEFAULT)
+    a_folded_sidebar_is_not_reached_by_tab(app)
+    the_theme_is_chosen_on_the_page(app)
+    the_theme_is_kept(app)
 
 
-def the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
+def the_maps_are_reached_by_tab(app: Any) -> None:
     skip = app.page.get_by_role("button", name="Skip to the maps")
     expect(skip).not_to_be_in_viewport()
     app.page.keyboard.press("Tab")
@@ -53,6 +68,8 @@ def the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
     app.page.keyboard.press("Enter")
     app.expect_parameter("cell", "0, 1")
 
+
+def a_folded_sidebar_is_not_reached_by_tab(app: Any) -> None:
     app.page.get_by_test_id("stSidebarHeader").hover()
     app.page.get_by_role("button", name="Collapse sidebar").click()
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
@@ -83,25 +100,29 @@ def a_page_that_lost_its_connection_goes_on(app: Any) -> None:
     app.expect_scheme(DEFAULT.replace("int4", "int6"))
 
 
-def the_theme_is_chosen_on_the_page_and_kept(app: Any) -> None:
-    def expect_dark(dark: bool) -> None:
-        app.wait(
-            """(dark) => {
-                const of = LUMINANCE, style = (selector) => getComputedStyle(document.querySelector(selector));
-                const ink = document.querySelector(".qs-plot .xtick text");
-                return (of(style("[data-testid=stApp]").backgroundColor) < 0.2) === dark
-                    && (!document.querySelector(".qs-maps") || ink && (of(getComputedStyle(ink).fill) > 0.5) === dark);
-            }""".replace("LUMINANCE", LUMINANCE),
-            dark,
-        )
+def expect_dark(app: Any, dark: bool) -> None:
+    app.wait(
+        """(dark) => {
+            const of = LUMINANCE, style = (selector) => getComputedStyle(document.querySelector(selector));
+            const ink = document.querySelector(".qs-plot .xtick text");
+            return (of(style("[data-testid=stApp]").backgroundColor) < 0.2) === dark
+                && (!document.querySelector(".qs-maps") || ink && (of(getComputedStyle(ink).fill) > 0.5) === dark);
+        }""".replace("LUMINANCE", LUMINANCE),
+        dark,
+    )
 
-    expect_dark(False)
+
+def the_theme_is_chosen_on_the_page(app: Any) -> None:
+    expect_dark(app, False)
     address, length = app.page.url, app.page.evaluate("window.stays = true, history.length")
     app.page.get_by_role("radio", name="Dark", exact=True).check(force=True)
-    expect_dark(True)
+    expect_dark(app, True)
     app.wait(f"{REST} && !({PALE})().length")
     assert (app.page.url, app.page.evaluate("history.length")) == (address, length)
     assert app.page.evaluate("window.stays")  # nothing was reloaded
+
+
+def the_theme_is_kept(app: Any) -> None:
     # there is no flash of light: the first paint of the page is dark
     app.page.add_init_script(
         """window.addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
@@ -110,12 +131,19 @@ def the_theme_is_chosen_on_the_page_and_kept(app: Any) -> None:
         }).observe(document, { childList: true, subtree: true }));"""
     )
     app.page.reload()
-    app.expect_scheme(DEFAULT.replace("int4", "int6"))
-    expect_dark(True)
+    app.expect_scheme(DEFAULT)
+    expect_dark(app, True)
     assert app.page.evaluate(f"({LUMINANCE})(firstPaint)") < 0.2
     expect(app.page.get_by_role("radio", name="Dark", exact=True)).to_be_checked()
     app.page.get_by_role("radio", name="System", exact=True).check(force=True)
-    expect_dark(False)
+    expect_dark(app, False)
+
+
+def large_mode_has_large_maps_and_text(app: Any) -> None:
+    small = app.page.evaluate(SIZE)
+    app.tick("learn_large")
+    app.expect_parameter("learn_large", "true")
+    app.wait(f"{SIZE} >= 1.25 * {small} && document.querySelector('.qs-maps.qs-large')")
 
 
 @pytest.mark.slow  # how fast it is, not what it shows

@@ -8,6 +8,14 @@ from page_rest import REST, expect
 from playwright.sync_api import TimeoutError
 
 from pages.shared.curriculum import LESSONS
+from tests.browser.test_brought import (
+    a_dropped_file_is_the_tensor,
+    a_file_that_cannot_be_opened_is_refused_in_a_sentence,
+    notes_when_pages_can_ask,
+    pasted_text_is_the_tensor_and_undo_returns,
+    what_is_pasted_before_the_page_is_drawn_is_taken_then,
+)
+from tests.browser.test_every_page import opens_in_its_place_and_follows_the_theme, watched
 from tests.browser.test_findings import (
     fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step,
     show_outlines_the_cells_in_all_four_maps,
@@ -77,7 +85,7 @@ ACTS: list[Callable[[Any], None]] = [
 ]
 
 
-@pytest.mark.slow  # by default, steps over pages and what is one act are tested
+@pytest.mark.slow  # by default, two steps back are tested, and Back after a fix
 def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
     app.open(bits="99", codes="unsigned")  # 99 bits are invalid: correcting the link is not a step
     app.expect_scheme("uint4 symmetric per_tensor min_max textbook")
@@ -98,19 +106,44 @@ def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
     assert steps(app) == first + 3  # undone steps are gone, and going back and forth added none
 
 
-def test_what_is_one_act_is_one_step_also_over_pages_a_lesson_and_what_a_finding_fixes(app: Any) -> None:
+def test_a_page_opens_in_its_place_back_undoes_controls_and_a_fix_and_what_is_brought_is_taken(
+    new_app: Callable[..., Any], server: str
+) -> None:
+    """One visit; a failure names its step."""
+    app = watched(new_app(server, own=True))
+    notes_when_pages_can_ask(app)
+    opens_in_its_place_and_follows_the_theme(app, "?tab=Distribution")
+    app.tab("Arithmetic")  # below the maps, so that the page scrolls
+    app.page.get_by_test_id("stMain").evaluate("(main) => main.scrollTop = 0")
+    app.expect_parameters()
+    first, view = at_first(app)
+    each_control_is_a_step(app, first, view)
+    fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app)
+    pasted_text_is_the_tensor_and_undo_returns(app)
+    what_is_pasted_before_the_page_is_drawn_is_taken_then(app)
+    a_dropped_file_is_the_tensor(app)
+    a_file_that_cannot_be_opened_is_refused_in_a_sentence(app)
+
+
+@pytest.mark.slow  # by default, steps on one page are tested; the cells of a finding are tested without a browser
+def test_keys_pressed_quickly_pages_and_steps_of_a_lesson_are_undone_by_back_and_a_finding_is_shown(app: Any) -> None:
     """One visit; a failure names its step."""
     app.open()
-    app.expect_scheme(DEFAULT)
-    app.rest()
-    first, view = steps(app), first_view(app)
-    what_is_one_act_is_one_step(app, first, view)
+    first, view = at_first(app)
+    keys_pressed_quickly_are_not_a_step_each(app, first, view)
+    each_control_is_a_step(app, first, view)
     back_over_pages_and_the_steps_of_a_lesson(app, first, view)
-    fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step(app)
     show_outlines_the_cells_in_all_four_maps(app)
 
 
-def what_is_one_act_is_one_step(app: Any, first: int, view: str) -> None:
+def at_first(app: Any) -> tuple[int, str]:
+    """Wait for Explore as it opens; returns the steps of the history until then, and the view."""
+    app.expect_scheme(DEFAULT)
+    app.rest()
+    return steps(app), first_view(app)
+
+
+def keys_pressed_quickly_are_not_a_step_each(app: Any, first: int, view: str) -> None:
     arrows(app, times=3)  # faster than the page responds
     app.expect_scheme(DEFAULT.replace("int4", "int7"))
     app.rest()
@@ -120,6 +153,8 @@ def what_is_one_act_is_one_step(app: Any, first: int, view: str) -> None:
         app.page.go_back()
     expect_view(app, view)
 
+
+def each_control_is_a_step(app: Any, first: int, view: str) -> None:
     app.press("mode", "asymmetric")
     app.press("codes", "unsigned")  # another control, before the page has responded
     app.expect_scheme("uint4 asymmetric per_tensor min_max textbook")

@@ -54,7 +54,7 @@ def assert_square(app: Any) -> tuple[float, float]:
     return columns, rows
 
 
-@pytest.mark.slow  # by default, other files are pasted and dropped in test_brought.py
+@pytest.mark.slow  # by default, other files are dropped in test_history.py
 def test_a_pasted_or_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
     app.open()
     an_image_is_pasted_anywhere(app)
@@ -93,7 +93,7 @@ def an_image_is_pasted_anywhere(app: Any) -> None:
     app.expect_parameter("file", "image.png")
 
 
-@pytest.mark.slow  # by default, images that are uploaded and pasted are tested
+@pytest.mark.slow  # by default, images are read without a browser
 def test_an_example_image_is_shown_and_its_script_loads_it(app: Any) -> None:
     name = "still-life-160x160"
     app.open(src="example", ex=name, codes="unsigned", mode="asymmetric", bits="8", tab="Code")
@@ -126,7 +126,7 @@ def background(app: Any, svg: ElementTree.Element) -> tuple[str, str]:
     return page, rect.get("fill", "")
 
 
-@pytest.mark.slow  # by default, maps of many cells and a chart are tested
+@pytest.mark.slow  # by default, a chart is tested
 def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     app.open(shape="5x6", bits="3", learn_large="false", tab="Export")
     shown = [app.maps(CORNERS, number) for number in range(4)]

@@ -4,7 +4,7 @@ import pytest
 from page_rest import at_rest, expect
 
 
-@pytest.mark.slow  # the terms are tested without a browser, and keys on maps in test_maps.py
+@pytest.mark.slow  # the terms are tested without a browser, and keys on maps in test_frame.py
 def test_a_click_on_an_output_shows_its_terms(app):
     page = app.page
     page.goto(app.address + "/layer")

@@ -83,7 +83,7 @@ def arithmetic_over(app: Any, size: tuple[int, int]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shape", some(["8x8", "2x2", "64x128"]))
-def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shape: str) -> None:
+def test_arithmetic_leaves_the_maps_in_place(app: Any, shape: str) -> None:
     size, steps = SIZES[0], app.page.locator(".qs-steps")
     app.page.set_viewport_size({"width": size[0], "height": size[1]})
     app.open(shape=shape, mode="asymmetric", per="channel")
@@ -112,6 +112,12 @@ def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shap
         expect(steps).to_be_hidden()
         assert boxes(app, size) == before
 
+
+@pytest.mark.slow  # by default, tabs are opened without a browser
+def test_tabs_leave_the_page_in_place(app: Any) -> None:
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.open(mode="asymmetric", per="channel")
+    app.expect_maps()
     main = "document.querySelector('[data-testid=stMain]')"
     app.tab("Code")
     app.wait("document.querySelector('[data-testid=stCode]')")

@@ -15,6 +15,7 @@ from pages.shared import curriculum
 from quantcore import tensors
 from quantcore.mistakes import CASES, compare
 from quantcore.prediction import practice
+from tests.browser.test_every_page import follows_the_theme, has_one_scale_of_type
 
 LESSONS = list(curriculum.LESSONS)
 
@@ -37,7 +38,9 @@ def _steps(name: str) -> list[str]:
     return list(curriculum.LESSONS[name].steps)
 
 
-def cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
+@pytest.mark.slow  # by default, cells in a window that stays as it is are tested
+def test_cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
+    opened(app, "mistakes", learn_mistakes_step="wraps-per-column")
     size = "getComputedStyle(document.querySelector('.qs-cells')).fontSize"
     before = app.wait(f"document.querySelector('.qs-cells figure') && {size}")
     app.page.set_viewport_size({"width": 390, "height": 900})
@@ -137,7 +140,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
     stands(app, lessons[-1], _steps(lessons[-1])[-2])
 
 
-@pytest.mark.slow  # by default, that of Explore is tested in test_pointed.py
+@pytest.mark.slow  # by default, that of Explore is tested in test_frame.py
 @pytest.mark.parametrize("width", some([1280, 1920]))
 def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> None:
     app = new_app(server, width=width)
@@ -191,13 +194,14 @@ def test_wrong_cells_are_found_by_mouse_and_keys_and_revealed(app: Any) -> None:
     opened(app, "mistakes", learn_mistakes_step="wraps-per-column")
     cells = app.page.locator(".st-key-learn_mistakes_find figure").nth(2).locator("button.qs-cell")
     expect(cells).to_have_count(16)
-    cells_fit_again_after_the_window_was_narrow(app)
+    has_one_scale_of_type(app)
+    follows_the_theme(app)
     right = int((~wrong.flatten()).nonzero()[0])
     first = int(wrong.flatten().nonzero()[0])
-    for place in (first, right):
-        cells.nth(place).click()
-        expect(cells.nth(place)).to_have_attribute("aria-pressed", "true")
-    for said, pressed in (("1 cell", "false"), ("2 cells", "true"), ("1 cell", "false")):  # the focus stays on the cell
+    cells.nth(first).click()
+    expect(cells.nth(first)).to_have_attribute("aria-pressed", "true")
+    cells.nth(right).focus()
+    for said, pressed in (("2 cells", "true"), ("1 cell", "false")):  # the focus stays on the cell
         app.page.keyboard.press("Enter")
         expect(app.page.get_by_text(f"{said} chosen.")).to_be_visible()
         expect(cells.nth(right)).to_have_attribute("aria-pressed", pressed)

@@ -161,8 +161,8 @@ def test_ranges_follow_the_slider_with_figures_and_band(app: Any, mode: str, fix
     assert page.locator(".qs-band").count() == 0
 
 
-def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None:
-    app.open(shape="64x128")
+def the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None:
+    """Of 64 by 128 elements, from 4 bits to 8."""
     x = tensors.generate(tensors.Generated(shape=(64, 128)))
     app.expect_scheme(text(4))
     run, steps = app.page.evaluate(f"[{RUN}, history.length]")
@@ -186,13 +186,24 @@ def test_the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None
     app.expect_scheme(text(7))
     expect_followed(app, x, qc.Scheme(qc.IntFormat(7)))
     expect_foreseen(app, x)
+
+
+@pytest.mark.slow  # by default, one picture that was foreseen is tested in test_pointed.py
+def test_what_is_foreseen_is_painted_only_where_it_is_asked_at_the_ends_and_of_options(app: Any) -> None:
+    """One visit; a failure names its step."""
+    app.open(shape="64x128", bits="7")
+    app.expect_scheme(text(7))
+    app.page.mouse.move(*thumb(app, 7))  # pictures of all widths are asked for ahead only under the pointer
+    app.input("bits").press("ArrowRight")
+    app.expect_scheme(text(8))
+    expect_foreseen_only_where_asked(app)
     expect_ends_kept(app)
     expect_waited_for(app)
     expect_options_foreseen(app)
 
 
 def expect_foreseen(app: Any, x: np.ndarray) -> None:
-    """Go on from 7 bits by keys: what was foreseen is painted without asking, and only where it is what is asked."""
+    """Go on from 7 bits by a key: what was foreseen is painted without asking."""
     page, blocked = app.page, "**/live/**"
     app.wait(FORESEEN, "bits=8")
     app.expected.append("Failed to load resource")
@@ -206,7 +217,13 @@ def expect_foreseen(app: Any, x: np.ndarray) -> None:
     assert first == [f" {text(8)} ", run, page.evaluate(LOOK)]
     assert {painted for painted, *_ in others} <= {f" {text(8)} "}
     page.unroute(blocked)
+
+
+def expect_foreseen_only_where_asked(app: Any) -> None:
+    """Go on from 8 bits to unsigned 9: what was foreseen of the signed ones is not painted."""
+    page, blocked = app.page, "**/live/**"
     app.wait(FORESEEN, "bits=9")
+    app.expected.append("Failed to load resource")
     page.route(blocked, lambda route: route.abort())
     page.evaluate(WATCH_PAINTING)
     page.evaluate(UNSIGNED_AND_ON)
@@ -299,11 +316,18 @@ def colors_glide_where_motion_is_wanted_and_end_at_the_picture(app: Any) -> None
         app.page.emulate_media(reduced_motion="reduce")
 
 
-def test_colors_glide_and_a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
+@pytest.mark.slow  # by default, a value is dragged in test_maps.py
+def test_colors_glide_a_drag_is_undone_by_escape_and_what_is_played_is_kept(app: Any) -> None:
     """One visit; a failure names its step."""
     app.open()
     app.expect_scheme(text(4))
     colors_glide_where_motion_is_wanted_and_end_at_the_picture(app)
+    a_value_is_dragged_without_alt_and_escape_undoes_it(app)
+    keep_what_is_played_and_undo(app)
+
+
+def a_value_is_dragged_in_its_cell_and_undone(app: Any) -> None:
+    """Of the tensor that Explore opens with."""
     x, page = tensors.generate(tensors.Generated()), app.page
     run, start = page.evaluate(RUN), page.evaluate(NUMBER)
     app.point(2, 3)
@@ -323,10 +347,18 @@ def test_colors_glide_and_a_value_is_dragged_in_its_cell_and_undone(app: Any) ->
     app.expect_scheme(text(4))
     assert page.evaluate(NUMBER) == seen
     assert page.get_by_text(f"Element (2, 3) changed to {x[2, 3]:g}.").is_visible()
+    app.button("Undo")
+    app.expect_parameter("src", None)
+    app.wait(f"() => {NUMBER} === {start!r}")
+
+
+def a_value_is_dragged_without_alt_and_escape_undoes_it(app: Any) -> None:
+    page = app.page
     app.tick("drags")
     app.expect_parameter("drags", "true")
     app.point(5, 0)
-    figures = page.evaluate(FIGURES)
+    at_x, at_y = app.place(5, 0)
+    seen, figures = page.evaluate(NUMBER), page.evaluate(FIGURES)
     page.mouse.down()
     page.mouse.move(at_x, at_y + 200, steps=4)
     app.wait(f"() => {NUMBER} !== {seen!r}")
@@ -335,10 +367,6 @@ def test_colors_glide_and_a_value_is_dragged_in_its_cell_and_undone(app: Any) ->
     app.wait(f"() => {NUMBER} === {seen!r}")
     assert page.evaluate(FIGURES) == figures
     page.mouse.up()
-    app.button("Undo")
-    app.expect_parameter("src", None)
-    app.wait(f"() => {NUMBER} === {start!r}")
-    keep_what_is_played_and_undo(app)
 
 
 def keep_what_is_played_and_undo(app: Any) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from page_rest import REST, SHOWN, expect
-from parts import Part, in_parts
 
 import quantcore as qc
 from quantcore import figures, tensors
 from quantcore.analysis import View, map_data
 from quantcore.quantization import Quantized
+from tests.browser.test_live import a_value_is_dragged_in_its_cell_and_undone
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 X = tensors.generate(tensors.Generated())
@@ -28,26 +28,38 @@ def assert_codes(app: Any, x: np.ndarray, scheme: str) -> None:
     np.testing.assert_array_equal(app.map("error"), result.error.numpy())
 
 
-@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
-@in_parts(5)
-def test_the_maps_in_one_visit(app: Any, part: Part) -> None:
-    """A failure names its step."""
+def test_cells_have_colors_and_are_hovered_clicked_dragged_and_zoomed(app: Any) -> None:
+    """One visit; a failure names its step."""
     app.open()
     first_view(app)
     hover_outlines_the_cell_in_all_four_maps(app)
-    keyboard(app)
+    a_value_is_dragged_in_its_cell_and_undone(app)
     click_follows_the_arithmetic_and_back_undoes_it(app)
-    block_borders(app)
     zoom_stays_when_a_control_changes(app)
+
+
+@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
+@pytest.mark.slow  # by default, keys on maps are tested in test_frame.py, a box on an overview in test_checkpoint.py
+def test_keys_borders_color_bars_overviews_and_what_is_not_finite(app: Any) -> None:
+    """One visit; a failure names its step."""
+    app.open()
+    app.expect_scheme(DEFAULT)
+    keyboard(app)
+    block_borders(app)
+    app.type("_scheme_text", "int5")
+    app.expect_scheme(DEFAULT.replace("int4", "int5"))
+    app.type("shape", "64")
+    app.wait(f"{REST} && {SHOWN}('x')?.length === 1")
     the_numbers_along_a_flat_bar_do_not_overlap(app)
     a_box_on_an_overview_opens_the_part(app)
     app.choose("src", "paste")
-    color_bars_have_round_numbers_where_these_belong(app, part)
+    color_bars_have_round_numbers_where_these_belong(app)
     of_a_tensor_with_nan_and_infinity_the_colors_of_the_cells(app)
 
 
 def first_view(app: Any) -> None:
     assert_codes(app, X, DEFAULT)
+    assert_colors(app, qc.apply(X, qc.Scheme.parse(DEFAULT)), "light", every_cell(X))
     app.expect_parameters()
     expect(app.page.get_by_role("application")).to_have_attribute(
         "aria-label", re.compile("Four maps of 8 by 8")
@@ -62,6 +74,10 @@ def first_view(app: Any) -> None:
 PIXELS = """(places) => { const canvas = document.querySelector(".qs-maps canvas"), box = canvas.getBoundingClientRect();
     const pen = canvas.getContext("2d"), k = canvas.width / box.width;
     return places.map(([x, y]) => Array.from(pen.getImageData((x - box.left) * k, (y - box.top) * k, 1, 1).data)); }"""
+
+
+def every_cell(x: np.ndarray) -> list[tuple[int, int]]:
+    return [(int(row), int(column)) for row, column in np.ndindex(x.shape)]
 
 
 def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int, int]]) -> None:
@@ -82,7 +98,7 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
 
 
 @pytest.mark.filterwarnings("ignore:1 element becomes NaN")
-@pytest.mark.slow  # by default, they are read in another visit, in the light theme
+@pytest.mark.slow  # by default, those of finite values are read in another visit, in the light theme
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: str) -> None:
     x = X.copy()
@@ -95,8 +111,7 @@ def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: st
 
 
 def colors_of_the_cells(app: Any, x: np.ndarray, scheme: str, theme: str) -> None:
-    every = [(int(row), int(column)) for row, column in np.ndindex(x.shape)]
-    assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, every)
+    assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, every_cell(x))
     app.drag((1, 1), (5, 6))
     app.wait("document.querySelector('.qs-maps').dataset.numbers.split(' ')[0] < 64")
     assert_colors(app, qc.apply(x, qc.Scheme.parse(scheme)), theme, [(2, 2), (2, 3), (4, 5), (5, 5)])
@@ -141,7 +156,7 @@ def click_follows_the_arithmetic_and_back_undoes_it(app: Any) -> None:
         expect(arithmetic).to_contain_text(step.name)
         expect(arithmetic).to_contain_text(str(step.value))
     app.page.go_back()
-    app.expect_parameter("cell", "1, 6")
+    app.expect_parameter("cell", None)
     expect(app.page.get_by_role("tab", name="Scales")).to_have_attribute("aria-selected", "true")
 
 
@@ -375,11 +390,11 @@ BARS = """() => { const root = document.querySelector(".qs-maps").getBoundingCli
         .map(([text, t]) => [text, (bar.bottom - (t.top + t.bottom) / 2) / bar.height, t.right <= root.right])); }"""
 
 
-def color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) -> None:
-    for x in part([
+def color_bars_have_round_numbers_where_these_belong(app: Any) -> None:
+    for x in [
         [[0.5, -1.0], [2.0, 0.1]], [[1e-6, 2e-6], [-3e-6, 0]], [[123456.0, -7e6], [1e7, 3]], [[0.0301, 0.0302], [0.0304, 0.03]],
         [[999.0, 1000], [995, 998]], [[5.0, 5], [5, 5]], [[1e-30, -2e-30], [0, 1e-30]],
-    ]):  # fmt: skip
+    ]:  # fmt: skip
         app.type("_pasted", "\n".join(" ".join(map(str, row)) for row in x))
         # the numbers along the bars are redrawn together with the maps
         app.wait(f"(x) => {REST} && {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))

@@ -14,6 +14,7 @@ from quantcore import tensors
 from quantcore.quantization import Quantized
 from tests.browser.test_images import the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it
 from tests.browser.test_layout import boxes, check
+from tests.browser.test_live import the_maps_follow_a_drag_and_the_run_draws_what_is_seen
 from tests.browser.test_projector import large_is_large
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
@@ -84,13 +85,22 @@ def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, sch
     expect_standing(wide, result, (0,) * (x.ndim - 1) + (1,))
 
 
-def test_a_wide_window_has_the_arithmetic_beside_the_maps_pictures_and_large_mode(wide: Any) -> None:
+def test_a_wide_window_has_the_arithmetic_beside_the_maps_which_follow_a_drag(wide: Any) -> None:
     """One visit; a failure names its step."""
     wide.open(shape="64x128")
     a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide)
-    scheme = a_click_pins_and_escape_unpins(wide)
+    a_click_pins_and_escape_unpins(wide)
     check("64x128", (1920, 1080), boxes(wide, (1920, 1080)))
-    the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(wide, scheme)
+    wide.input("bits").press("ArrowLeft")
+    the_maps_follow_a_drag_and_the_run_draws_what_is_seen(wide)
+
+
+@pytest.mark.slow  # by default, a picture of a chart is tested in test_ranges.py, and large mode in test_frame.py
+def test_a_wide_window_has_pictures_of_many_cells_and_large_mode(wide: Any) -> None:
+    """One visit; a failure names its step."""
+    wide.open(shape="64x128")
+    wide.expect_scheme(DEFAULT)
+    the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(wide, qc.Scheme.parse(DEFAULT))
     wide.page.mouse.move(5, 5)
     large_is_large(wide)
 
@@ -98,7 +108,7 @@ def test_a_wide_window_has_the_arithmetic_beside_the_maps_pictures_and_large_mod
 LARGER = tensors.generate(tensors.Generated(shape=(64, 128)))
 
 
-def a_click_pins_and_escape_unpins(wide: Any) -> qc.Scheme:
+def a_click_pins_and_escape_unpins(wide: Any) -> None:
     wide.page.mouse.move(5, 5)
     result = qc.apply(LARGER, qc.Scheme.parse(DEFAULT))
     worst = qc.report(result).max_abs_error_index
@@ -118,7 +128,6 @@ def a_click_pins_and_escape_unpins(wide: Any) -> qc.Scheme:
     expect_standing(wide, result, (2, 5))
     wide.page.keyboard.press("Escape")
     expect_standing(wide, result, (6, 1))  # the pointer is still there
-    return result.scheme
 
 
 def a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any) -> None:

@@ -12,7 +12,7 @@ from page_rest import at_rest, expect
 from parts import in_parts
 
 from benchmarks.visitor import visit
-from tests.browser.test_tensors import script_in_a_text_is_text
+from tests.browser.test_tensors import script_in_a_field_is_text, script_in_a_link_is_text
 
 WATCH = "addEventListener('securitypolicyviolation', (e) => (window.forbidden ??= []).push(e.violatedDirective + ' ' + e.blockedURI))"
 
@@ -101,11 +101,18 @@ FORBIDDEN = {
 }
 
 
-def test_scripts_in_texts_are_text_and_what_no_page_does_is_forbidden(watched):
+def test_scripts_in_a_link_are_text_and_what_no_page_does_is_forbidden(watched):
     """One visit; a failure names its step."""
-    script_in_a_text_is_text(watched)
+    script_in_a_link_is_text(watched)
     assert forbidden(watched.page) == []
     what_no_page_does_is_forbidden(watched)
+
+
+@pytest.mark.slow  # by default, those in a link are tested
+def test_scripts_in_fields_are_text(watched):
+    script_in_a_link_is_text(watched)
+    script_in_a_field_is_text(watched)
+    assert forbidden(watched.page) == []
 
 
 def what_no_page_does_is_forbidden(watched):

@@ -30,7 +30,26 @@ def shown(app: Any, name: str, step: str | None) -> None:
     app.wait(f"document.querySelector('{NEXT}')")
 
 
-def test_mercury_is_dragged_and_keys_of_a_clicker_go_on_and_stay_with_what_has_the_focus(app: Any) -> None:
+def test_keys_of_a_clicker_go_on_and_the_focus_stays_on_next(app: Any) -> None:
+    opened(app, "scale", learn_scale_step="range")
+    shown(app, "scale", "range")
+    app.page.keyboard.press("PageDown")
+    shown(app, "scale", "bits")
+    next_keeps_the_focus_at_the_last_step(app)
+
+
+def next_keeps_the_focus_at_the_last_step(app: Any) -> None:
+    """Beyond it lies the next lesson, and the focus is on Next there too."""
+    app.page.locator(NEXT).first.focus()
+    app.page.keyboard.press("Enter")
+    shown(app, "scale", "yours")
+    app.wait(
+        f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.href.includes('/learn-zero-point')"
+    )
+
+
+@pytest.mark.slow  # by default, one press of a key is tested, and what follows the hand without a browser
+def test_mercury_is_dragged_and_keys_are_held_stay_with_what_has_the_focus_and_lead_to_the_next_lesson(app: Any) -> None:
     """One visit; a failure names its step."""
     opened(app, "scale", learn_scale_step="code")
     mercury_and_numbers_are_dragged(app)
@@ -46,13 +65,7 @@ def test_mercury_is_dragged_and_keys_of_a_clicker_go_on_and_stay_with_what_has_t
     shown(app, "scale", "range")
     app.page.keyboard.press("PageDown")
     shown(app, "scale", "bits")
-    # beyond the last step lies the next lesson, and the focus is on Next there too
-    app.page.locator(NEXT).first.focus()
-    app.page.keyboard.press("Enter")
-    shown(app, "scale", "yours")
-    app.wait(
-        f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.href.includes('/learn-zero-point')"
-    )
+    next_keeps_the_focus_at_the_last_step(app)
     keys_stay_with_what_has_the_focus(app)
     app.page.keyboard.press("PageDown")
     shown(app, "zero_point", None)

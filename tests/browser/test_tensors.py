@@ -146,7 +146,7 @@ def npy(x: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.slow  # tested without a browser; images are uploaded by default
+@pytest.mark.slow  # tested without a browser; by default, a file is dropped in test_history.py
 def test_upload(app: Any) -> None:
     app.open(src="upload")
     expect_alert(app, "There is no tensor yet")
@@ -301,7 +301,7 @@ def unharmed(app: Any) -> None:
     expect(app.page.locator("img[src=x]")).to_have_count(0)
 
 
-@pytest.mark.slow  # by default, scripts in the link, in the scheme and in an element are tested
+@pytest.mark.slow  # by default, scripts in the link are tested
 def test_script_in_a_pasted_text_or_a_files_name_is_text(app: Any) -> None:
     app.open(src="paste")
     app.type("_pasted", HOSTILE)
@@ -313,11 +313,15 @@ def test_script_in_a_pasted_text_or_a_files_name_is_text(app: Any) -> None:
     unharmed(app)
 
 
-def script_in_a_text_is_text(app: Any) -> None:
-    """Scripts in the link, in the scheme or in an element are shown, never run."""
+def script_in_a_link_is_text(app: Any) -> None:
+    """Scripts in the link are shown, never run."""
     app.open(bits=HOSTILE, cell=HOSTILE, tab=HOSTILE, src="paste", t=HOSTILE, **{HOSTILE: HOSTILE})
     expect(alert(app).filter(has_text="iframe").first).to_be_visible()
     unharmed(app)
+
+
+def script_in_a_field_is_text(app: Any) -> None:
+    """Scripts in the scheme or in an element are shown, never run."""
     app.type("_pasted", "1 2")
     app.expect_scheme(DEFAULT)
     app.type("_scheme_text", HOSTILE)

@@ -14,11 +14,18 @@ from parts import some
 from served import serve
 
 from benchmarks.visitor import Visitor, visit
-from pages.serving.work.admission import Turn, WorkKind
+from pages.serving.work.admission import Gate, Turn, WorkKind
 from pages.shared.computing import turn
 
 LARGE = "2048x2048"  # 17 MB, which need more than half of the 39 MB for large work: one at a time
 VISITORS = 3
+
+
+@pytest.fixture
+def small_gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """The same memory in this process, for a page without a server."""
+    monkeypatch.setattr(turn, "GATE", gate := Gate(45_000_000, 2, 45_000_000))
+    return gate
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +46,7 @@ def before(visitor: Visitor) -> list[int]:
     return [int(w[0]) for w in words if w[1:3] == ["large", "tensor"] or w[1:3] == ["large", "tensors"]]
 
 
+@pytest.mark.slow  # by default, the queue is tested without a server, and a page that waits below
 def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are_before(host: str) -> None:
     async def all_at_once() -> tuple[list[Visitor], int]:
         number, turns = 0, set[int]()
@@ -96,27 +104,30 @@ def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
 
 
 @pytest.mark.parametrize("page", some(["", "ranges", "schemes", "libraries"]))
-def test_a_tensor_that_does_not_fit_is_refused_in_words(host: str, page: str) -> None:
-    shown = finish(visit(host, page, "shape=4096x14336"))
-    (said,) = {text for text in shown.texts if "of memory" in text}
+def test_a_tensor_that_does_not_fit_is_refused_in_words(small_gate: Gate, page: str) -> None:
+    at = the_app(page)
+    at.query_params["shape"] = "4096x14336"
+    at.run()
+    assert not at.exception
+    (said,) = {element.value for element in at.error if "of memory" in element.value}
     assert "this server gives one visitor at most 45.0 MB" in said
     assert "choose a smaller tensor" in said
-    assert not any("SQNR" in text for text in shown.texts)
+    assert not any("SQNR" in element.proto.body for element in at.get("html"))
 
 
-def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
-    other = Turn(turn.GATE, lambda before, kind: None)
-    other.need(turn.GATE.largest())
+def test_a_page_continues_by_itself_when_its_turn_comes(small_gate: Gate) -> None:
+    other = Turn(small_gate, lambda before, kind: None)
+    other.need(small_gate.largest())
     at = the_app()
-    at.query_params["shape"] = "2048x2048"
+    at.query_params["shape"] = "300x300"  # large for this gate
     at.query_params["dist"] = "uniform"
     lengths: list[int] = []
 
     def leave() -> None:
         deadline = time.monotonic() + 300
-        while not turn.GATE.queue_length and time.monotonic() < deadline:
+        while not small_gate.queue_length and time.monotonic() < deadline:
             time.sleep(0.01)
-        lengths.append(turn.GATE.queue_length)
+        lengths.append(small_gate.queue_length)
         time.sleep(0.6)  # longer than a wait that is not worth a word
         other.close()
 
@@ -128,7 +139,7 @@ def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
     assert not at.exception
     assert not at.info  # the word is taken away
     assert any("SQNR" in element.proto.body for element in at.get("html"))
-    assert turn.GATE.bytes_in_work == 0
+    assert small_gate.bytes_in_work == 0
 
 
 @for_each(

@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 from grid import for_each
 from loops import finish
+from places import ROOT
 from served import serve
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
@@ -18,9 +19,13 @@ from benchmarks.visitor import Visitor, visit
 from pages.serving.middleware.limits import Rate
 from pages.serving.network import network
 
-APP = """
-import asyncio
+# what these pages do not need takes 4 s of processor time: torch, which quantcore imports at once, and pandas
+APP = f"""
+import asyncio, sys, types
 import streamlit as st
+sys.modules["quantcore"] = types.ModuleType("quantcore")
+sys.modules["quantcore"].__path__ = [{str(ROOT / "quantcore")!r}]
+sys.modules["pandas"] = types.ModuleType("pandas")
 from contextlib import asynccontextmanager
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
@@ -35,14 +40,14 @@ from pages.serving.middleware.headers import SecurityHeaders
 async def lifespan(app):
     log.configure()
     behind = asyncio.create_task(warm.open_other_pages(await warm.open_first_page()))
-    yield {}
+    yield {{}}
     behind.cancel()
 
 async def broken(request):
     raise ValueError("what a visitor sent")
 
 async def read(request):
-    return PlainTextResponse(f"{len(await request.body())} bytes")
+    return PlainTextResponse(f"{{len(await request.body())}} bytes")
 
 app = st.App(
     "pages/main.py",

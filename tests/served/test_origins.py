@@ -9,9 +9,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grid import for_each
+from loops import finish
 from places import ROOT
 from served import Server, serve
 from streamlit import config
@@ -95,6 +97,7 @@ def check_nothing_was_asked(proxy: socket.socket, asked: Path) -> None:
     assert asked.read_text() == ""
 
 
+@pytest.mark.slow  # starts a server; by default, a foreign page on the server that tests share
 def test_foreign_pages_hold_up_nobody_and_nothing_is_looked_up(
     started: tuple[Server, socket.socket, Path],
 ) -> None:
@@ -117,120 +120,78 @@ def test_foreign_pages_hold_up_nobody_and_nothing_is_looked_up(
 HERE = "here.example:8501"
 
 
-@for_each(
-    ("host", "page"),
-    [
-        (HERE, "http://here.example:8501"),
-        (HERE, "https://here.example:8501"),  # a proxy terminates TLS
-        (HERE, "HTTP://HERE.example:8501"),
-        ("HERE.example:8501", "http://here.example:8501"),
-        ("here.example", "http://here.example"),
-        ("here.example", "https://here.example"),
-        ("here.example", "https://here.example:443"),
-        ("here.example:443", "https://here.example"),
-        ("here.example:80", "http://here.example"),
-        ("here.example.", "http://here.example."),
-        ("127.0.0.1:8501", "http://127.0.0.1:8501"),
-        ("[::1]:8501", "http://[::1]:8501"),
-        ("[0:0:0:0:0:0:0:1]:8501", "http://[::1]:8501"),
-        ("[2001:DB8::A]", "https://[2001:db8::a]"),
-        (HERE, "https://listed.example"),
-        (HERE, "https://LISTED.example:443"),
-        (HERE, "http://[2001:db8::5]:81"),
-        (HERE, "app://desktop"),
-    ],
-)
-def test_the_apps_own_pages_and_listed_ones_open_sessions(
-    started: tuple[Server, socket.socket, Path], host: str, page: str
-) -> None:
-    server, proxy, asked = started
-    assert answer(ask(server, host, page))[0] == 101
-    check_nothing_was_asked(proxy, asked)
-
-
-def test_a_program_sends_no_origin(started: tuple[Server, socket.socket, Path]) -> None:
-    assert answer(ask(started[0], HERE))[0] == 101
-
-
-@for_each(
-    ("host", "pages"),
-    [
-        (HERE, ["http://evil.test"]),
-        (HERE, ["http://here.example"]),  # another port
-        (HERE, ["http://here.example:8502"]),
-        (HERE, ["http://here.example:18501"]),
-        (HERE, ["http://here.example.evil.test:8501"]),
-        (HERE, ["http://not-here.example:8501"]),
-        (HERE, ["http://here.example.:8501"]),  # another name than without the dot
-        ("here.example.", ["http://here.example"]),
-        (HERE, ["null"]),
-        (HERE, [""]),
-        (HERE, ["*"]),
-        (HERE, ["here.example:8501"]),
-        (HERE, ["//here.example:8501"]),
-        (HERE, ["ftp://here.example:8501"]),
-        (HERE, ["file://"]),
-        (HERE, ["http://you@here.example:8501"]),
-        (HERE, ["http://here.example:8501@evil.test"]),
-        (HERE, ["http://here.example:8501/"]),
-        (HERE, ["http://here.example:8501?a"]),
-        (HERE, ["http://here.example:8501#a"]),
-        (HERE, ["http://here.example:8501\\.evil.test"]),
-        (HERE, ["http://here.example:08501"]),
-        (HERE, ["http://here.example:"]),
-        (HERE, ["http://here.example:8501 http://evil.test"]),
-        (HERE, ["http://here.example:8501, http://evil.test"]),
-        (HERE, ["http://here.example:8501", "http://evil.test"]),
-        (HERE, ["http://evil.test", "http://here.example:8501"]),
-        (HERE, ["http://here.example:8501", "http://here.example:8501"]),
-        (HERE, ["http://h\xe9re.example:8501"]),
-        ("here.example:80", ["https://here.example"]),
-        ("here.example:443", ["http://here.example"]),
-        ("here.example", ["http://here.example:443"]),
-        ("[::1]:8501", ["http://[::2]:8501"]),
-        ("[::1]:8501", ["http://::1:8501"]),
-        ("[::1]:8501", ["http://[::1]"]),
-        ("[::1%lo]:8501", ["http://[::1%lo]:8501"]),
-        ("1:8501", ["http://[1]:8501"]),
-        ("here.example:99999", ["http://here.example:99999"]),
-        (HERE, ["http://listed.example:443"]),  # the scheme of a listed origin counts
-        (HERE, ["http://listed.example"]),
-        (HERE, ["https://listed.example.evil.test"]),
-        (HERE, ["https://a.listed.example"]),
-        (HERE, ["app://desktop:1"]),
-        # Streamlit's own check allowed this machine's addresses, whatever the port and the Host header
-        (HERE, ["http://localhost:8501"]),
-        (HERE, ["http://127.0.0.1:8501"]),
-        (HERE, ["http://0.0.0.0:8501"]),
-        ("a b", ["http://here.example"]),
-        ("you@here.example", ["http://you@here.example"]),
-        ("", ["http://"]),
-    ],
-)
-def test_other_pages_open_none(
-    started: tuple[Server, socket.socket, Path], host: str, pages: list[str]
-) -> None:
-    server, proxy, asked = started
-    status, text = answer(ask(server, host, *pages))
-    assert status in (400, 403)  # 400: the parser refuses some of these headers itself
-    assert status == 400 or text.endswith(".")
-    check_nothing_was_asked(proxy, asked)
-
-
-@for_each(("page", "status"), [("http://evil.test", 403), ("http://here.example:8501", 200)])
-def test_a_page_can_ask_why_it_is_refused(
-    started: tuple[Server, socket.socket, Path], page: str, status: int
-) -> None:
-    """A refused websocket tells the page nothing."""
-    address = f"{started[0].address}/_stcore/stream"
-    question = urllib.request.Request(address, b"", {"Host": HERE, "Origin": page}, method="POST")
-    try:
-        with urllib.request.urlopen(question, timeout=120) as response:
-            found, text = response.status, response.read().decode()
-    except urllib.error.HTTPError as refused:
-        found, text = refused.code, refused.read().decode()
-    assert found == status
-    assert ("server.corsAllowedOrigins" in text) == (status == 403)
+OWN = [
+    (HERE, "http://here.example:8501"),
+    (HERE, "https://here.example:8501"),  # a proxy terminates TLS
+    (HERE, "HTTP://HERE.example:8501"),
+    ("HERE.example:8501", "http://here.example:8501"),
+    ("here.example", "http://here.example"),
+    ("here.example", "https://here.example"),
+    ("here.example", "https://here.example:443"),
+    ("here.example:443", "https://here.example"),
+    ("here.example:80", "http://here.example"),
+    ("here.example.", "http://here.example."),
+    ("127.0.0.1:8501", "http://127.0.0.1:8501"),
+    ("[::1]:8501", "http://[::1]:8501"),
+    ("[0:0:0:0:0:0:0:1]:8501", "http://[::1]:8501"),
+    ("[2001:DB8::A]", "https://[2001:db8::a]"),
+    (HERE, "https://listed.example"),
+    (HERE, "https://LISTED.example:443"),
+    (HERE, "http://[2001:db8::5]:81"),
+    (HERE, "app://desktop"),
+]
+OTHERS = [
+    (HERE, ["http://evil.test"]),
+    (HERE, ["http://here.example"]),  # another port
+    (HERE, ["http://here.example:8502"]),
+    (HERE, ["http://here.example:18501"]),
+    (HERE, ["http://here.example.evil.test:8501"]),
+    (HERE, ["http://not-here.example:8501"]),
+    (HERE, ["http://here.example.:8501"]),  # another name than without the dot
+    ("here.example.", ["http://here.example"]),
+    (HERE, ["null"]),
+    (HERE, [""]),
+    (HERE, ["*"]),
+    (HERE, ["here.example:8501"]),
+    (HERE, ["//here.example:8501"]),
+    (HERE, ["ftp://here.example:8501"]),
+    (HERE, ["file://"]),
+    (HERE, ["http://you@here.example:8501"]),
+    (HERE, ["http://here.example:8501@evil.test"]),
+    (HERE, ["http://here.example:8501/"]),
+    (HERE, ["http://here.example:8501?a"]),
+    (HERE, ["http://here.example:8501#a"]),
+    (HERE, ["http://here.example:8501\\.evil.test"]),
+    (HERE, ["http://here.example:08501"]),
+    (HERE, ["http://here.example:"]),
+    (HERE, ["http://here.example:8501 http://evil.test"]),
+    (HERE, ["http://here.example:8501, http://evil.test"]),
+    (HERE, ["http://here.example:8501", "http://evil.test"]),
+    (HERE, ["http://evil.test", "http://here.example:8501"]),
+    (HERE, ["http://here.example:8501", "http://here.example:8501"]),
+    (HERE, ["http://h\xe9re.example:8501"]),
+    ("here.example:80", ["https://here.example"]),
+    ("here.example:443", ["http://here.example"]),
+    ("here.example", ["http://here.example:443"]),
+    ("[::1]:8501", ["http://[::2]:8501"]),
+    ("[::1]:8501", ["http://::1:8501"]),
+    ("[::1]:8501", ["http://[::1]"]),
+    ("[::1%lo]:8501", ["http://[::1%lo]:8501"]),
+    ("1:8501", ["http://[1]:8501"]),
+    ("here.example:99999", ["http://here.example:99999"]),
+    (HERE, ["http://listed.example:443"]),  # the scheme of a listed origin counts
+    (HERE, ["http://listed.example"]),
+    (HERE, ["https://listed.example.evil.test"]),
+    (HERE, ["https://a.listed.example"]),
+    (HERE, ["app://desktop:1"]),
+    # Streamlit's own check allowed this machine's addresses, whatever the port and the Host header
+    (HERE, ["http://localhost:8501"]),
+    (HERE, ["http://127.0.0.1:8501"]),
+    (HERE, ["http://0.0.0.0:8501"]),
+    ("a b", ["http://here.example"]),
+    ("you@here.example", ["http://you@here.example"]),
+    ("", ["http://"]),
+]
 
 
 @pytest.fixture
@@ -245,6 +206,88 @@ def option() -> Iterator[Callable[[str, object], None]]:
     yield choose
     for name, value in before.items():
         config.set_option(name, value, ConfigOption.DEFAULT_DEFINITION)
+
+
+@pytest.fixture
+def listed(option: Callable[[str, object], None]) -> None:
+    """The settings of the server, in this process."""
+    option(origins.SETTING, [setting.partition("=")[2] for setting in SETTINGS])
+
+
+@for_each(("host", "page"), OWN)
+def test_the_apps_own_pages_and_listed_ones_are_not_refused(listed: None, host: str, page: str) -> None:
+    assert not origins.refusal([page], [host])
+
+
+@for_each(("host", "pages"), OTHERS)
+def test_other_pages_are_refused(listed: None, host: str, pages: list[str]) -> None:
+    assert origins.refusal(pages, [host]).endswith(".")
+
+
+def test_a_program_sends_no_origin_and_is_not_refused() -> None:
+    assert not origins.refusal([], [HERE])
+
+
+@pytest.mark.slow  # starts a server; by default, the decision is tested without one
+@for_each(("host", "page"), OWN)
+def test_the_apps_own_pages_and_listed_ones_open_sessions(
+    started: tuple[Server, socket.socket, Path], host: str, page: str
+) -> None:
+    server, proxy, asked = started
+    assert answer(ask(server, host, page))[0] == 101
+    check_nothing_was_asked(proxy, asked)
+
+
+@pytest.mark.slow  # starts a server; by default, the decision is tested without one
+def test_a_program_sends_no_origin(started: tuple[Server, socket.socket, Path]) -> None:
+    assert answer(ask(started[0], HERE))[0] == 101
+
+
+@pytest.mark.slow  # starts a server; by default, the decision is tested without one
+@for_each(("host", "pages"), OTHERS)
+def test_other_pages_open_none(
+    started: tuple[Server, socket.socket, Path], host: str, pages: list[str]
+) -> None:
+    server, proxy, asked = started
+    status, text = answer(ask(server, host, *pages))
+    assert status in (400, 403)  # 400: the parser refuses some of these headers itself
+    assert status == 400 or text.endswith(".")
+    check_nothing_was_asked(proxy, asked)
+
+
+@pytest.mark.slow  # starts a server; by default, the answer is tested without one
+@for_each(("page", "status"), [("http://evil.test", 403), ("http://here.example:8501", 200)])
+def test_a_page_can_ask_a_server_why_it_is_refused(
+    started: tuple[Server, socket.socket, Path], page: str, status: int
+) -> None:
+    """A refused websocket tells the page nothing."""
+    address = f"{started[0].address}/_stcore/stream"
+    question = urllib.request.Request(address, b"", {"Host": HERE, "Origin": page}, method="POST")
+    try:
+        with urllib.request.urlopen(question, timeout=120) as response:
+            found, text = response.status, response.read().decode()
+    except urllib.error.HTTPError as refused:
+        found, text = refused.code, refused.read().decode()
+    assert found == status
+    assert ("server.corsAllowedOrigins" in text) == (status == 403)
+
+
+@for_each(("page", "status"), [("http://evil.test", 403), ("http://here.example:8501", 200)])
+def test_a_page_can_ask_why_it_is_refused(page: str, status: int) -> None:
+    """A refused websocket tells the page nothing."""
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def unused(*_: Any) -> None:
+        pytest.fail("the question is answered here")
+
+    headers = [(b"host", HERE.encode()), (b"origin", page.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/_stcore/stream", "headers": headers}
+    finish(origins.Origins(unused)(scope, unused, send))
+    assert sent[0]["status"] == status
+    assert (b"server.corsAllowedOrigins" in sent[1]["body"]) == (status == 403)
 
 
 def test_without_the_protection_every_page_opens_sessions(option: Callable[[str, object], None]) -> None:

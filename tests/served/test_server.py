@@ -101,7 +101,7 @@ def test_headers_of_an_upload_and_of_media(server: str) -> None:
     check_headers(error.value.headers)
 
     async def first_media() -> str:
-        async with Visitor(server.removeprefix("http://"), "schemes") as visitor:
+        async with Visitor(server.removeprefix("http://"), "", "tab=Export") as visitor:
             await visitor.run()
             assert visitor.media
             status, headers, _ = await asyncio.to_thread(get, server + visitor.media[0])
@@ -329,6 +329,7 @@ def test_a_page_that_is_none_has_no_label_of_its_own(served: Server, metrics: st
     assert numbers(metrics)['quantscope_run_seconds_count{page="other"}'] >= 1
 
 
+@pytest.mark.slow  # by default, the reader alone gets it
 def test_a_bomb_of_pixels_takes_no_memory(served: Server) -> None:
     """An uploaded PNG of 190 kB that unpacks to 192 MB; after the metrics, as the server keeps it a while."""
     data = bomb(8000)
@@ -408,10 +409,13 @@ def test_a_setting_that_cant_be_used_ends_the_start_with_one_sentence(tmp_path: 
 
 
 async def work(server: Server) -> float:
-    """The processor time of the server while it runs a page in five new sessions, of another address than the
-    stranger's: what holds up others is work, and how long they wait depends on the machine."""
+    """The processor time of the server while it runs a page in three new sessions.
+
+    They are of another address than the stranger's. What holds up others is work, and how long they wait
+    depends on the machine.
+    """
     began = processor_time(server.process.pid)
-    for _ in range(5):
+    for _ in range(3):
         await seconds(server.host)
     return processor_time(server.process.pid) - began
 
@@ -428,12 +432,17 @@ async def seconds(host: str) -> float:
 HELD_UP = 5.0
 
 
+@pytest.fixture(scope="module")
+def undisturbed(served: Server) -> float:
+    """That work while nothing else is asked."""
+    return finish(work(served))
+
+
 async def median(host: str) -> float:
     return sorted([await seconds(host) for _ in range(5)])[2]
 
 
-def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server) -> None:
-    before = finish(work(served))
+def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server, undisturbed: float) -> None:
     with pytest.raises((urllib.error.HTTPError, OSError)) as refused:
         urllib.request.urlopen(f"{served.address}/?t={'a' * 10**6}", timeout=120)
     assert getattr(refused.value, "code", 400) == 400  # or the connection is closed during the request
@@ -445,7 +454,7 @@ def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server) -> 
             await run
         return during
 
-    assert finish(in_the_session()) < 3 * before + HELD_UP
+    assert finish(in_the_session()) < 3 * undisturbed + HELD_UP
 
 
 def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
@@ -469,10 +478,9 @@ def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
     assert "A class " in served.log.read_text()
 
 
-def test_idle_connections_are_noticed_by_nobody(served: Server) -> None:
-    async def during() -> tuple[float, float]:
+def test_idle_connections_are_noticed_by_nobody(served: Server, undisturbed: float) -> None:
+    async def during() -> float:
         name, _, port = served.host.partition(":")
-        before = await work(served)
         idle = [await asyncio.open_connection(name, int(port)) for _ in range(300)]
         deadline = time.monotonic() + 300  # the system accepts connections before the server does
         while served.look_inside()["files"] <= 300:
@@ -481,10 +489,9 @@ def test_idle_connections_are_noticed_by_nobody(served: Server) -> None:
         found = await work(served)
         for _, writer in idle:
             writer.close()
-        return before, found
+        return found
 
-    before, found = finish(during())
-    assert found < 3 * before + HELD_UP
+    assert finish(during()) < 3 * undisturbed + HELD_UP
 
 
 @pytest.mark.slow  # by default, idle connections are tested

@@ -82,6 +82,7 @@ def test_a_link_compares_the_libraries_that_it_names() -> None:
     assert "onnx and onnxruntime give the same codes for all 64 elements." in words(equal)
 
 
+@pytest.mark.slow  # by default, one that refuses a scheme has a way out
 def test_a_library_that_refuses_a_dtype_has_a_way_out() -> None:
     """The page opens with two that take it, says why in the library's words, and lists the others that refuse it."""
     at = opened(dtype="bfloat16", bits="8", per="channel")

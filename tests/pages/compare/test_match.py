@@ -82,6 +82,7 @@ def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
     assert "hqq" not in words
 
 
+@pytest.mark.slow  # by default, the library's tests search in bfloat16, and another test here has the library named
 def test_library_and_dtype_are_named_and_explore_opens_with_the_dtype(few_rounds, monkeypatch):
     monkeypatch.setattr(search, "DTYPES", (torch.bfloat16,))
     scheme = qc.Scheme.parse("int8 per_tensor torchao")
@@ -136,6 +137,7 @@ def test_an_uploaded_file_stays_until_it_is_removed_and_a_bad_one_is_one_sentenc
     assert not any(button.key == "match_file_remove" for button in at.button)
 
 
+@pytest.mark.slow  # by default, the library's tests have transposed codes
 def test_transposed_on_the_page():
     x = torch.tensor([[0.5, -1.0, 2.0, 0.1], [9.0, 0.3, -0.2, -2.5]])
     at = opened(src="paste", _pasted=typed(x), match_text=typed(qc.apply(x, "int8 per_channel(0)").codes.T))
@@ -159,6 +161,7 @@ def test_cells_that_differ_have_reasons_and_libraries_are_credited_with_the_othe
     assert not any("No rules that were tried make these integers" in text for text in said(at.warning))
 
 
+@pytest.mark.slow  # by default, the library's tests have this zero point, and a scale is given by a link
 def test_scale_and_zero_point():
     result = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
     given = {"match_scale": str(result.scale.numpy()[0, 0]), "match_zero_point": str(-int(result.zero_point))}
@@ -306,6 +309,7 @@ def test_three_mistakes_lead_to_a_lesson():
     assert at.session_state["learn_mistakes_step"] == "wraps-per-tensor"
 
 
+@pytest.mark.slow  # by default, the library's tests have known mistakes, and a lesson leads here and back
 def test_a_known_mistake_is_told_beside_a_scheme_without_one():
     """Codes clamped to 0..255 and stored as int8 are also correct int8 codes with zero point -128; the page names
     the mistake too, and links its lesson."""

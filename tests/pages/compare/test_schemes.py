@@ -46,6 +46,7 @@ def test_all_sensible_and_the_scheme_on_the_left(monkeypatch: pytest.MonkeyPatch
     assert found == {*map(str, some_of), "int7 symmetric per_tensor min_max textbook"}
 
 
+@pytest.mark.slow  # by default, a row that is refused has the reason
 def test_all_presets_with_the_reasons_of_those_refused() -> None:
     frame = table(opened(sw_set="all presets"))
     named = frame[frame["name"].isin(qc.PRESETS)]
@@ -61,6 +62,7 @@ def test_all_presets_with_the_reasons_of_those_refused() -> None:
     assert refused == sorted(refused)
 
 
+@pytest.mark.slow  # by default, the library's tests have every range setting
 @for_each("setting", some(sweep_choice.RANGES))
 def test_every_range_setting(setting: str) -> None:
     at = opened(
@@ -119,6 +121,7 @@ def test_filter_and_frontier() -> None:
         assert not beaten.any()
 
 
+@pytest.mark.slow  # by default, the best one opens in Explore, and the best by the output of a layer is checked
 @pytest.mark.parametrize("metric", some(["mse", "sqnr_db", "max_abs_error"]))
 def test_best_under_a_limit(metric: str) -> None:
     at = opened(

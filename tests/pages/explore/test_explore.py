@@ -211,7 +211,7 @@ def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, exp
     assert_codes(at, x)
 
 
-@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES}), 16))
+@for_each("text", some(sorted({expected for *_, expected in SCHEME_CHANGES}), 32))
 def test_scheme_as_text_sets_the_controls(text: str) -> None:
     at = change(opened(bits="7", range="fixed", overflow="wrap", per="channel"), "_scheme_text", text)
     assert_codes(at)
@@ -284,7 +284,7 @@ def test_reset() -> None:
 # The tensor
 
 
-@for_each("name", some(tensors.DISTRIBUTIONS, 8))
+@for_each("name", some(tensors.DISTRIBUTIONS, 16))
 def test_distribution(page: AppTest, name: str) -> None:
     at = change(page, "dist", name)
     assert_codes(at, tensors.generate(tensors.Generated(name)))
@@ -296,7 +296,7 @@ def test_distribution(page: AppTest, name: str) -> None:
         change(at, f"{name}_{parameter.name}", float(parameter.default))
 
 
-@for_each("name", some(tensors.EXAMPLES, 6))
+@for_each("name", some(tensors.EXAMPLES, 12))
 def test_example(page: AppTest, name: str) -> None:
     at = change(change(page, "src", "example"), "ex", name)
     x = tensors.EXAMPLES[name].load()
@@ -884,7 +884,7 @@ LIBRARY_LINES = {
 }
 
 
-@for_each("name", LIBRARY_LINES)
+@for_each("name", some(LIBRARY_LINES, 2))
 def test_library_says_what_it_does_differently(page: AppTest, name: str) -> None:
     at = change(page, "library", name)
     assert_codes(at)
@@ -967,7 +967,7 @@ def test_scheme_text_of_floats_and_of_scales(page: AppTest, text: str) -> None:
     assert scheme(at) == text
 
 
-@for_each("name", some(qc.FLOATS))
+@for_each("name", some(qc.FLOATS, 8))
 def test_format(name: str) -> None:
     at = opened(format=name)
     if name == "e8m0":  # has no sign: negative elements become NaN
@@ -992,7 +992,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
     assert_one_sentence(opened(**parameters), *words)
 
 
-@for_each("name", some(qc.PRESETS, 25))
+@for_each("name", some(qc.PRESETS, 50))
 def test_preset(rows_of_256: AppTest, name: str) -> None:
     at = change(rows_of_256, "_preset", name)
     assert_codes(at)
@@ -1091,7 +1091,7 @@ def worst_slice(at: AppTest, seed: int) -> tuple[np.ndarray, tuple[int, int]]:
 @for_each(
     ("parameters", "codes_of", "label"),
     [
-        ({"group": "2"}, lambda x: [x[:, :2], x[:, 2:]], "Shared by all rows"),
+        pytest.param({"group": "2"}, lambda x: [x[:, :2], x[:, 2:]], "Shared by all rows", marks=pytest.mark.slow),
         ({"group": "3", "group_axis": "0"}, lambda x: [x[:3], x[3:]], "Shared by all columns"),
     ],
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from app_page import the_app
 from grid import for_each
+from parts import Part, in_parts
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
@@ -27,8 +28,9 @@ def table(at: AppTest) -> Any:
     return at.dataframe[0].value.set_index("format")
 
 
-def test_every_format_with_a_name_can_be_shown() -> None:
-    for start in range(0, len(views.NAMES), 12):
+@in_parts(2)
+def test_every_format_with_a_name_can_be_shown(part: Part) -> None:
+    for start in part(range(0, len(views.NAMES), 12)):
         names = views.NAMES[start : start + 12]
         at = opened(fmt_shown=names)
         assert not at.error
@@ -141,6 +143,7 @@ def test_every_code_has_bits_and_a_meaning() -> None:
         assert held == set(map(float, views.values(fmt)))
 
 
+@pytest.mark.slow  # by default, they follow a typed value and a typed code
 def test_the_bits_follow_the_number_to_round() -> None:
     at = opened()
     at = at.number_input(key="fmt_x").set_value(-3.4).run()
@@ -163,9 +166,10 @@ def typed(at: AppTest) -> Any:
     return value
 
 
-def test_bits_follow_a_typed_value_and_a_typed_code() -> None:
+@in_parts(2)
+def test_bits_follow_a_typed_value_and_a_typed_code(part: Part) -> None:
     at = opened()
-    for text, value, code in (("-2,6", "-2.5", 0b11000010), ("1e9", "448", 0x7E), ("nan", "nan", 0x7F), ("0.5", "0.5", 0b110000)):
+    for text, value, code in part([("-2,6", "-2.5", 0b11000010), ("1e9", "448", 0x7E), ("0.5", "0.5", 0b110000), ("nan", "nan", 0x7F)]):
         at = typed(at).set_value(text).run()
         assert shown(at) == (value, code), text
         bits = format_bits.bits_of(qc.FLOATS["e4m3fn"])
@@ -173,7 +177,7 @@ def test_bits_follow_a_typed_value_and_a_typed_code() -> None:
     assert at.number_input(key="fmt_x").value == 0.5  # so that the line shows what it rounds to
     (code,) = (field for field in at.number_input if field.label == "Code")
     assert shown(code.set_value(0b11000010).run()) == ("-2.5", 0b11000010)
-    for text, words in (("one", "'one' is not a number"), ("-inf", "e4m3fn has no infinity"), ("", "'' is not a number")):
+    for text, words in part([("one", "'one' is not a number"), ("", "'' is not a number"), ("-inf", "e4m3fn has no infinity")]):
         at = typed(at).set_value(text).run()
         assert words in at.error[0].value.replace("\\", "")
         assert shown(at) == ("-2.5", 0b11000010), text  # what the format lacks is refused

@@ -105,6 +105,7 @@ def test_first_view(mode: str) -> None:
     assert any("drag across" in text for text in said(at.markdown))
 
 
+@pytest.mark.slow  # by default, numbers move an asymmetric range, and the slider a symmetric one of an odd tensor
 @without_entropy
 def test_a_number_moves_a_symmetric_range() -> None:
     at = opened()
@@ -140,6 +141,7 @@ def test_numbers_move_an_asymmetric_range_one_at_a_time_and_the_slider_both() ->
     assert found.low == 0.5 < found.high
 
 
+@pytest.mark.slow  # by default, these numbers move the sidebar's range
 @without_entropy
 def test_the_sidebar_moves_what_stands_here() -> None:
     at = opened(mode="asymmetric", range="fixed", low="-0.25", high="2")
@@ -150,6 +152,7 @@ def test_the_sidebar_moves_what_stands_here() -> None:
     assert widget(at, "rng_high").value == pytest.approx(np.percentile(X, 99), rel=1e-4)
 
 
+@pytest.mark.slow  # by default, a control of Explore is changed twice
 @without_entropy
 @pytest.mark.parametrize("mode", some(["asymmetric", "symmetric"], 2))
 def test_two_quick_changes_of_a_control(mode: str) -> None:
@@ -197,6 +200,7 @@ def test_a_block_that_is_none(text: str) -> None:
     assert len(at.get("plotly_chart")) == 2
 
 
+@pytest.mark.slow  # by default, a row is such a block
 @without_entropy
 def test_a_block_of_groups() -> None:
     at = opened(per="group", group="4", rng_block="1, 2", mode="asymmetric", range="mean ± k·std")
@@ -210,9 +214,17 @@ def test_a_block_of_groups() -> None:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"format": "e4m3fn"}, "e4m3fn has no zero point, so the range only sets the scale"),
+        pytest.param(
+            {"format": "e4m3fn"},
+            "e4m3fn has no zero point, so the range only sets the scale",
+            marks=pytest.mark.slow,
+        ),
         ({"format": "e2m1", "per": "group", "group": "5", "scales": "e4m3fn"}, "use float32 scales"),
-        ({"per": "group", "group": "5"}, "all blocks use the same fraction of their own min-max range"),
+        pytest.param(
+            {"per": "group", "group": "5"},
+            "all blocks use the same fraction of their own min-max range",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> None:
@@ -221,6 +233,7 @@ def test_what_does_not_apply_is_said(parameters: dict[str, str], words: str) -> 
     assert words in " ".join(said(at.caption))
 
 
+@pytest.mark.slow  # by default, the library's tests have this method, and the first view says why it is left out
 @without_entropy
 def test_half_quadratic_where_the_library_has_it() -> None:
     at = opened(
@@ -239,6 +252,7 @@ def test_parameters_by_hand_have_a_range_too() -> None:
     assert shaded(at) == (-2.0, 1.75)
 
 
+@pytest.mark.slow  # by default, Explore offers the nearest scheme where a library refuses
 @without_entropy
 def test_a_library_that_takes_min_max_alone_says_so_with_a_way_out() -> None:
     at = widget(opened(library="onnxruntime", per="channel"), "rng_high").set_value(1.0).run()
@@ -274,6 +288,7 @@ def test_nan_is_one_sentence() -> None:
     assert "NaN" in said(at.error)[0]
 
 
+@pytest.mark.slow  # by default, what Explore computes is counted
 @without_entropy
 def test_moving_the_range_computes_only_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []

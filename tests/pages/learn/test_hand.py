@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from grid import for_each
 from lesson_app import by_hand, opened
+from parts import some_rows
 
 from pages.learn.hand import MovedNumber
 from pages.maps import live
@@ -34,7 +35,7 @@ MOVED = [
 ]
 
 
-@for_each(("lesson", "step", "values"), MOVED)
+@for_each(("lesson", "step", "values"), some_rows(MOVED))
 def test_a_run_draws_what_followed_the_hand(lesson: str, step: str, values: dict[str, float]) -> None:
     at = opened(lesson, step)
     followed = answered(by_hand(at), **values)

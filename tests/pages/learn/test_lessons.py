@@ -170,7 +170,8 @@ def test_one_more_bit() -> None:
 
 
 @for_each(
-    ("step", "low"), [("marks", "-20"), ("code", "0"), ("code", "-20"), ("back", "-20"), ("yours", "0")]
+    ("step", "low"),
+    some_rows([("code", "0"), ("marks", "-20"), ("code", "-20"), ("yours", "0"), ("back", "-20")], 2),
 )
 def test_the_first_lessons_do_not_speak_of_zero_points(step: str, low: str) -> None:
     at = opened("scale", step, learn_scale_low=low)
@@ -394,6 +395,7 @@ def test_wrong_blank_and_words() -> None:
     assert [float(t) for t, _ in tables(at)["correct"][0]] == codes
 
 
+@pytest.mark.slow  # by default, the answers of one row are counted
 def test_the_score_adds_up_over_rows_and_steps() -> None:
     result = result_of("int4", 0, clipping=True)
     at = answer(opened("predict"), *map(str, result.codes[0].tolist()))
@@ -405,6 +407,7 @@ def test_the_score_adds_up_over_rows_and_steps() -> None:
     assert key_figures(at) == {"right here": "1 of 1", "right so far": "7 of 13", "questions checked": "3"}
 
 
+@pytest.mark.slow  # by default, the scale of a tensor is asked for, and the blocks are named
 def test_scale_and_zero_point_of_blocks() -> None:
     result = result_of("int4 asymmetric per_channel(axis=1)", 3)
     link = {"mode": "asymmetric", "per": "channel", "axis": "1", "learn_predict_seed": "3"}
@@ -478,6 +481,7 @@ def followed(at: AppTest) -> str:
     return re.search(r"element \(([\d, ]+)\)", text)[1]
 
 
+@pytest.mark.slow  # by default, answers are checked row by row, without what explains them
 def test_predict_explains_the_element_that_was_asked() -> None:
     """It explains the first wrong answer or, if none is wrong, the first element of the row asked about."""
     at = opened("predict", per="channel", axis="1")
@@ -500,8 +504,8 @@ def test_predict_explains_the_element_that_was_asked() -> None:
 @for_each(
     ("link", "names"),
     [
-        ({}, ["scale of the tensor"]),
-        ({"per": "channel", "axis": "0"}, ["scale of row 0"]),
+        pytest.param({}, ["scale of the tensor"], marks=pytest.mark.slow),
+        pytest.param({"per": "channel", "axis": "0"}, ["scale of row 0"], marks=pytest.mark.slow),
         ({"per": "channel", "axis": "1"}, [f"scale of column {i}" for i in range(6)]),
         ({"per": "group", "group": "2"}, [f"scale of row 0, columns {i}–{i + 1}" for i in (0, 2, 4)]),
     ],

@@ -98,6 +98,7 @@ def right(network: training.Network | training.QuantizedNetwork) -> float:
     return float((network.logits(digits.test_images).argmax(-1) == digits.test_labels).double().mean())
 
 
+@pytest.mark.slow  # by default, links with the words of earlier versions are read
 def test_its_controls_are_a_part_of_the_link() -> None:
     pages = [opened(step, per="channel") for step in STEPS if step not in ("rounding", "through")]  # as "scales"
     assert [text for at in pages for text in hyphens(at)] == []

@@ -108,7 +108,7 @@ PINNED = {
 }
 # a visit, the control that is moved then, what the browser asks for, the control's value
 VISITS = [
-    ({}, "bits", 7, 7),
+    pytest.param({}, "bits", 7, 7, marks=pytest.mark.slow),
     ({"shape": "4x600", "per": "channel", "codes": "unsigned"}, "codes", 0, "signed"),  # reduced
     pytest.param(
         {"shape": "1x300", "numbers": "false", "borders": "true", "mode": "asymmetric"},
@@ -125,9 +125,9 @@ VISITS = [
     ({"format": "nf4"}, "outlier_channel_factor", 30.5, 30.5),
     ({"range": "percentile", "p": "97.12345", "per": "channel"}, "p", 90.1, 90.1),
     pytest.param({"per": "group", "group": "2", "shape": "6x10"}, "per", 1, "channel", marks=pytest.mark.slow),
-    ({"shape": "6x48"}, "per", 2, "group"),
+    pytest.param({"shape": "6x48"}, "per", 2, "group", marks=pytest.mark.slow),
     pytest.param({"per": "flat_group", "shape": "6x10"}, "group", 8, "8", marks=pytest.mark.slow),
-    ({"per": "group", "group": "2", "shape": "6x10"}, "group_all", 1, True),
+    pytest.param({"per": "group", "group": "2", "shape": "6x10"}, "group_all", 1, True, marks=pytest.mark.slow),
     ({"per": "block", "block": "2x2", "shape": "6x10"}, "block", "-1,5", "-1x5"),
     pytest.param(
         {"per": "group", "group": "2", "group_all": "true", "group_axis": "0", "shape": "6x10"},
@@ -262,8 +262,13 @@ def test_the_range_is_followed_with_its_figures_and_its_band(
     ("parameters", "ends", "band"),
     [
         ({"tab": "Distribution"}, (1.25,), (-1.25 * 8 / 7, 1.25)),
-        ({"mode": "asymmetric", "per": "channel", "tab": "Distribution"}, (-0.5, 1.0), (-0.5, 1.0)),
-        ({"format": "e4m3fn"}, (1.25,), None),
+        pytest.param(
+            {"mode": "asymmetric", "per": "channel", "tab": "Distribution"},
+            (-0.5, 1.0),
+            (-0.5, 1.0),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"format": "e4m3fn"}, (1.25,), None, marks=pytest.mark.slow),
     ],
     ids=str,
 )

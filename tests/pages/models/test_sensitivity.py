@@ -107,6 +107,7 @@ def test_a_button_per_tool_has_its_recipe_or_says_what_it_lacks() -> None:
         assert str(reason.value) in text
 
 
+@pytest.mark.slow  # by default, quantcore's tests have these points
 def test_the_file_types_of_llama_cpp_are_in_the_curve() -> None:
     at = opened(ck="example:minilm", sn_more="gguf.Q5_0; gguf.Q4_K", sn_bits="6.0")
     *_, step = sensitivity(open_checkpoint(EXAMPLES["minilm"]), ["gguf.Q5_0", "gguf.Q4_K"])
@@ -236,6 +237,7 @@ def test_of_a_quantized_checkpoint_the_stored_values_are_the_original() -> None:
     assert sorted(cells(at).values()) == sorted([f"{each:.1f}"] for each in error)
 
 
+@pytest.mark.slow  # by default, the cell is that of a scheme in float32, and a library that refuses is told by Libraries
 def test_the_cell_and_its_maps_are_in_the_dtype_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[qc.Quantized] = []
     draw = views.four_maps.draw

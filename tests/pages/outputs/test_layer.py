@@ -170,6 +170,7 @@ def test_nothing_changes_where_everything_is_exact() -> None:
     assert answer(zero) == "All outputs are 0, before and after."
 
 
+@pytest.mark.slow  # by default, activations are generated, pasted and uploaded
 def test_real_activations_are_those_of_the_shipped_model() -> None:
     at = opened(shape="8x64", ly_x="example")
     tensors_of = open_checkpoint(EXAMPLES["charlm"]).tensors
@@ -295,7 +296,7 @@ def test_roundings_that_differ_are_counted() -> None:
         ({"ly_per": "none"}, "needs integer codes of x: quantize x"),
         ({"ly_format": "e4m3fn"}, "needs integer codes and zero points"),
         ({"ly_per": "group", "ly_group": 2}, "several scales along its inputs"),
-        ({"format": "nf4"}, "needs integer codes and zero points"),
+        pytest.param({"format": "nf4"}, "needs integer codes and zero points", marks=pytest.mark.slow),
         ({"ly_per": "token", "ly_bias": "1"}, "A bias in int32 needs one scale of x"),
     ],
 )
@@ -308,10 +309,16 @@ def test_where_there_is_no_integer_path_one_sentence_says_why(parameters: dict[s
 @for_each(
     ("parameters", "setting", "batches", "averaging"),
     [
-        ({"ly_range": "min_max"}, "min_max", 4, None),
+        pytest.param({"ly_range": "min_max"}, "min_max", 4, None, marks=pytest.mark.slow),
         ({"ly_range": "moving", "ly_averaging": 0.25, "ly_batches": 3}, "min_max", 3, 0.25),
-        ({"ly_range": "percentile", "ly_percentile": 95.0}, "percentile(95)", 4, None),
-        ({"ly_range": "entropy"}, "entropy", 4, None),
+        pytest.param(
+            {"ly_range": "percentile", "ly_percentile": 95.0},
+            "percentile(95)",
+            4,
+            None,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"ly_range": "entropy"}, "entropy", 4, None, marks=pytest.mark.slow),
         ({"ly_range": "mse", "ly_per": "group"}, "min_mse", 4, None),
     ],
 )
@@ -412,12 +419,15 @@ def test_a_link_that_can_not_be_read_is_one_sentence() -> None:
 @for_each(
     "parameters",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {"ly_per": "none", "dtype": "bfloat16", "library": "torchao"},
         {"ly_scales": "static", "ly_range": "moving", "ly_format": "uint8", "ly_bias": "0.25"},
-        {**PASTED, **GIVEN, "ly_per": "token", "ly_scales": "static"},
+        pytest.param({**PASTED, **GIVEN, "ly_per": "token", "ly_scales": "static"}, marks=pytest.mark.slow),
         {**PASTED, **GIVEN, "ly_scales": "static", "ly_per": "group"},
-        {"shape": "40x32", "ly_tokens": 20, "ly_per": "group", "ly_format": "e4m3fn", "format": "nf4"},
+        pytest.param(
+            {"shape": "40x32", "ly_tokens": 20, "ly_per": "group", "ly_format": "e4m3fn", "format": "nf4"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_script_gives_the_numbers_of_the_page(parameters: dict[str, Any], capsys: Any) -> None:
@@ -460,6 +470,7 @@ def test_all_choices_return_from_the_link() -> None:
     assert set(sent) <= keys.DEFAULTS.keys()
 
 
+@pytest.mark.slow  # by default, a large layer waits for the run
 def test_a_large_layer_goes_through_the_queue_and_gives_the_same() -> None:
     at = opened(shape="1024x1024", ly_tokens=128, per="channel", bits=4)
     assert not at.error
@@ -475,7 +486,7 @@ def test_a_large_layer_goes_through_the_queue_and_gives_the_same() -> None:
 
 
 @for_each(
-    ("key", "asked", "value"), [("bits", 7, 7), ("mode", 1, "asymmetric"), ("seed", 3, 3)]
+    ("key", "asked", "value"), [pytest.param("bits", 7, 7, marks=pytest.mark.slow), ("mode", 1, "asymmetric"), ("seed", 3, 3)]
 )
 def test_maps_and_answer_follow_a_control_before_the_run(
     monkeypatch: pytest.MonkeyPatch, key: str, asked: int, value: object

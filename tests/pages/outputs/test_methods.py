@@ -232,6 +232,7 @@ def test_the_cache_of_keys_and_values() -> None:
     assert same.startswith("Here keys lose no less with a scale per channel: 19.0 dB, and 20.0 dB")
 
 
+@pytest.mark.slow  # by default, quantcore's tests have these points, and the curve is drawn by every view
 def test_more_calibration_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert COUNTS(48, 8) == [4, 8, 16, 32, 48, 64, 128, 256, 512]
     monkeypatch.setattr(run, "counts", lambda *given: COUNTS(*given)[::4])
@@ -305,6 +306,7 @@ def test_columns_of_a_larger_layer_are_not_drawn(monkeypatch: pytest.MonkeyPatch
     assert sentence(at, "On the calibration tokens")
 
 
+@pytest.mark.slow  # by default, the last of eight columns is shown
 def test_one_column_has_no_slider() -> None:
     at = opened(shape="4x1", om_method="gptq")
     assert "no column is left" in sentence(at, "Step 1 of 1")
@@ -348,6 +350,7 @@ def test_scripts_of_the_chosen_method_run(of_library: bool) -> None:
     assert any("GPTQModel can't be installed" in text for text in said(at.info))
 
 
+@pytest.mark.slow  # by default, quantcore's methods are tested, and Layer has pasted activations
 def test_given_activations_are_halved() -> None:
     """Methods see the first half of a pasted x, and errors are those of the other half; also in the script."""
     x = qc.outputs.activations(7, 8, outliers=2, factor=9, seed=5).numpy()

@@ -85,8 +85,8 @@ def test_a_header_takes_a_few_requests(net):
 
 
 def test_a_long_header_is_read_ahead(net):
-    """A GGUF header of 3 MB, forty times the first request, takes a handful of requests."""
-    words = [f"word{i}" for i in range(150_000)]
+    """A GGUF header of 1 MB, fifteen times the first request, takes a handful of requests."""
+    words = [f"word{i}" for i in range(60_000)]
     net.routes["/m.gguf"] = file(
         gguf([info("w", (32,), 0, 0)], bytes(128), [("tokenizer.ggml.tokens", ARRAY, (STRING, words))])
     )

@@ -419,6 +419,7 @@ def share_and_open(folder, number, space, results):
     results.put((shared, opened))
 
 
+@pytest.mark.slow  # by default, one process evicts what takes too much space
 def test_processes_share_one_folder(tmp_path):
     """While three share, open and evict, no tensor is wrong, nothing fails, and the space limit holds."""
     space, fork = 6 * LEAST, multiprocessing.get_context("fork")  # importing torch again takes seconds

@@ -28,7 +28,7 @@ def on_page(url: str, **link: str) -> AppTest:
     return at.run()
 
 
-@for_each(("dtype", "library"), some_rows(itertools.product(["bfloat16", "float16"], LIBRARIES), 4))
+@for_each(("dtype", "library"), some_rows(itertools.product(["bfloat16", "float16"], LIBRARIES), 16))
 def test_maps_show_what_the_library_gives(dtype: str, library: str) -> None:
     """The values where they are rounded to the dtype are sent, else computed in the browser from codes and scales."""
     at = opened(**LINK, dtype=dtype, library=library)

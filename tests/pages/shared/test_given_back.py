@@ -34,7 +34,8 @@ OPENED: dict[str, tuple[dict[str, str], str]] = {
     "match": (SHAPE, "match int4"),
     "checkpoint": ({"ck": f"example:{EXAMPLE}", "ck_tensor": examples.EXAMPLE_CARDS[EXAMPLE].tensor}, "maps "),
 }
-LONG = {"ranges", "schemes", "match"}  # which compute for a second
+# by default, the first page: the others have the same caches, and some of them compute for a second
+LONG = OPENED.keys() - {""}
 
 
 class Watched(ByteCache):

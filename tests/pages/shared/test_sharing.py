@@ -99,7 +99,7 @@ def test_a_shared_file_opens_with_its_scheme_for_who_has_no_file(store, where):
     assert link_of(change(other, "bits", 6))["t"] == link["t"]
 
 
-@for_each("x", [A, np.tile(np.arange(-9, 9, dtype=np.float32), (4000, 1))])
+@for_each("x", some([A, np.tile(np.arange(-9, 9, dtype=np.float32), (4000, 1))]))
 def test_a_shared_paste_opens(x):
     """As text, unless that is too long for the field: the second paste has 72,000 numbers."""
     at = opened(src="paste", bits="3")

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 from app_page import said
 from grid import for_each
 from parts import some
@@ -20,7 +19,7 @@ from tests.pages.explore.test_explore import (
 )
 
 
-@for_each("name", [*some(qc.CODEBOOKS), "log2_6", "codebook([-1,0,2])", "nf4(tie=upper)"])
+@for_each("name", some([*qc.CODEBOOKS, "nf4(tie=upper)", "log2_6", "codebook([-1,0,2])"], 4))
 def test_codebook(name: str) -> None:
     at = opened(format=name)
     assert_codes(at)
@@ -30,7 +29,7 @@ def test_codebook(name: str) -> None:
     assert "torchao.float8" not in widget(at, "library").options
 
 
-@for_each("per", ["tensor", pytest.param("channel", marks=pytest.mark.slow), "group"])
+@for_each("per", some(["tensor", "channel", "group"]))
 def test_fitted_codebook(per: str) -> None:
     at = opened(format="fitted codebook", per=per)
     assert_codes(at)
@@ -116,7 +115,7 @@ def test_scheme_text_sets_the_seed() -> None:
     assert (widget(at, "rounding").value, widget(at, "rounding_seed").value) == ("stochastic", 0)
 
 
-@for_each("library", ["textbook", "aimet.Quantize", "aimet.2024.Quantize"])
+@for_each("library", some(["aimet.Quantize", "textbook", "aimet.2024.Quantize"], 2))
 def test_unsigned_symmetric_says_where_the_zero_point_of_others_lies(library: str) -> None:
     """What is said of this library and of each that is named is what they compute."""
     at = opened(codes="unsigned", bits="8", library=library)

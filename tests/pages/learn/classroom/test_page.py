@@ -235,6 +235,7 @@ def test_links_to_copy_leave_the_class_out(classes):
     assert not [block.value for block in at.code if viewing(secret) in block.value]
 
 
+@pytest.mark.slow  # by default, most tests here open a class by this link
 def test_the_presenters_link_opens_the_class_elsewhere(classes):
     at, code, secret = asked()
     other = opened(presenter=f"{code}.{secret}")
@@ -247,6 +248,7 @@ def test_the_presenters_link_opens_the_class_elsewhere(classes):
     assert button(at, "Show the view")
 
 
+@pytest.mark.slow  # by default, the teacher's own question is about cells that are picked
 def test_the_teachers_own_question_is_about_the_sidebars_tensor(classes):
     at, code, secret = begun(class_mine="true", bits="8", seed="3", mode="asymmetric")
     press(at, "Show the text")
