@@ -602,7 +602,7 @@ GIVEN = qc.Given(0.3, 3)
 
 
 @in_parts(23)
-@for_each("name", some(CONVENTIONS, 11))
+@for_each("name", some(CONVENTIONS, 29))
 def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
     for text, scheme in part((text, scheme) for text, scheme in schemes().items() if scheme.convention.name == name):

@@ -512,12 +512,12 @@ def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
 
 @for_each(
     ("arguments", "said"),
-    [
+    some_rows([
         (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--scheduler", "smoke://10.0.0.1"], "No Dask scheduler answers at 'smoke://10.0.0.1' (unknown address scheme 'smoke'"),
         (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"),
         (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "8.5", "--error", "output"], "The error output needs an imatrix"), (["--bits", "8.5", "--error", "effect"], "The error effect needs effects"), (["--bits", "nan"], "--bits nan is not a number of bits"),
         (["--minimum", "8"], "The minimum '8' is not a pattern"), (["--minimum", "*=x"], "*=x"), (["--minimum", "*=-1"], "*=-1"), (["--bits", "8.5", "--minimum", "head=4"], "'head' fits no weight"),
-    ],
+    ], 2),
 )  # fmt: skip
 def test_what_the_command_does_not_understand(arguments, said, tmp_path, capsys, monkeypatch):
     """One sentence, before anything is measured."""

@@ -60,7 +60,7 @@ def coded(result):
 @for_each(
     ("scheme", "x"),
     [
-        *((qc.Scheme.parse(text), X) for text in CALLS),
+        *some_rows(((qc.Scheme.parse(text), X) for text in CALLS), 3),
         *some_rows(((qc.Scheme.parse(text), NONFINITE) for text in CALLS), 11),
         *((qc.Scheme.parse(text), X) for text in OTHERS),
         *((qc.Scheme.parse(text), X.to(torch.bfloat16)) for text in ("uint8 asymmetric brevitas", *CALLS[::11])),

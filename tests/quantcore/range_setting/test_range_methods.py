@@ -101,7 +101,7 @@ def candidates_of(block, symmetric, n):
         yield still + (low - still) * share, still + (high - still) * share
 
 
-@for_each(("fmt", "data"), some_rows(itertools.product(FORMATS, DATA), 19))
+@for_each(("fmt", "data"), some_rows(itertools.product(FORMATS, DATA), 41))
 def test_min_mse_is_the_best_of_all_candidates(fmt, data):
     scheme = qc.Scheme.parse(f"{fmt} per_channel(0) min_mse(candidates=9)")
     x = DATA[data][:4]
