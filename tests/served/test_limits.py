@@ -19,12 +19,13 @@ from benchmarks.visitor import Visitor, visit
 from pages.serving.middleware.limits import Rate
 from pages.serving.network import network
 
-# quantcore without its face, which would import torch: 3 s of processor time for what these pages do not need
+# what these pages do not need takes 4 s of processor time: torch, which quantcore imports at once, and pandas
 APP = f"""
 import asyncio, sys, types
 import streamlit as st
 sys.modules["quantcore"] = types.ModuleType("quantcore")
 sys.modules["quantcore"].__path__ = [{str(ROOT / "quantcore")!r}]
+sys.modules["pandas"] = types.ModuleType("pandas")
 from contextlib import asynccontextmanager
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse

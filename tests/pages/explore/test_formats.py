@@ -28,8 +28,9 @@ def table(at: AppTest) -> Any:
     return at.dataframe[0].value.set_index("format")
 
 
-def test_every_format_with_a_name_can_be_shown() -> None:
-    for start in range(0, len(views.NAMES), 12):
+@in_parts(2)
+def test_every_format_with_a_name_can_be_shown(part: Part) -> None:
+    for start in part(range(0, len(views.NAMES), 12)):
         names = views.NAMES[start : start + 12]
         at = opened(fmt_shown=names)
         assert not at.error

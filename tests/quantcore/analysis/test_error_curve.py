@@ -28,7 +28,7 @@ SCHEMES = [
     "nf4 per_group(10)",
 ]
 QUICK = *METHODS[:4], qc.Entropy(160), *METHODS[5:]  # of 2,048 bins, Entropy takes longer than all others
-each_scheme = for_each("text", some(SCHEMES, 2))
+each_scheme = for_each("text", some(SCHEMES, 5))
 
 
 def ranged(scheme, setting):
@@ -139,6 +139,7 @@ def test_parameters_by_hand_are_no_mark_but_a_range():
     assert qc.range_in_use(qc.apply(X, qc.Scheme.parse("e2m1 given(0.5)"))) == (-3.0, 3.0)
 
 
+@pytest.mark.slow  # by default, which elements are measured is tested
 def test_large_tensors_are_measured_in_part_with_their_extremes():
     x = torch.randn(1100, 500, generator=torch.Generator().manual_seed(0))
     x[7, 5] = 40
@@ -154,7 +155,7 @@ def test_large_tensors_are_measured_in_part_with_their_extremes():
 
 @for_each(
     ("rows", "columns"),
-    [(2, 262144), (2, 262145), (4, 262144), (6, 174762), (1, 1572864), (1, 1572870), (1100, 1000)],
+    some_rows([(2, 262144), (2, 262145), (4, 262144), (1100, 1000), (6, 174762), (1, 1572864), (1, 1572870)], 3),
 )
 @for_each("granularity", some(["per_tensor", "per_channel(0)"]))
 def test_which_elements_of_a_large_tensor_are_measured(rows, columns, granularity):

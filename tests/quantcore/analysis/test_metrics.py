@@ -201,7 +201,7 @@ def test_what_is_not_finite_is_not_compared(x, x_hat, who):
         qc.errors([0.0, x], [0.0, x_hat])
 
 
-@for_each("scheme", some(SCHEMES, 7), ids=str)
+@for_each("scheme", some(SCHEMES, 13), ids=str)
 @for_each("shape", [(6, 10), (2, 3, 4, 5)])
 def test_report(scheme, shape):
     if isinstance(scheme.granularity, qc.PerBlock) and len(shape) == 4:

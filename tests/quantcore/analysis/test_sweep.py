@@ -22,7 +22,7 @@ def sample(shape=(24, 64)):
 
 @for_each("workers", [1, 3])
 def test_rows_are_single_calls(workers):
-    schemes = qc.default_schemes((24, 64))[::17]
+    schemes = qc.default_schemes((24, 64))[::41]
     frame = qc.sweep(sample(), schemes, workers)
     assert list(frame["scheme"]) == [str(s) for s in schemes]
     for scheme, row in zip(schemes, frame.itertuples(), strict=True):
@@ -86,7 +86,7 @@ def test_rows_come_while_work_goes_on_and_can_be_left():
 
 
 @for_each("shape", some([(2, 64), (3, 40, 200), (1,), (), (5,)]))
-@in_parts(7)
+@in_parts(23)
 def test_sensible_schemes_fit(shape, part):
     schemes = qc.default_schemes(shape)
     assert len(set(schemes)) == len(schemes) >= 10

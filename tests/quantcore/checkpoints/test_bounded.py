@@ -19,7 +19,7 @@ LONG = {
     "safetensors_gptq", "npz_large_members", "npz_large_columns", "pt_marks", "pt_nested_lists", "pt_nested_class", "onnx_fields", "onnx_graph_fields", "onnx_dims", "pt_long_rank",
     "onnx_nodes", "config_values", "safetensors_large_shape", "safetensors_duplicate", "pt_nested_state",
     "pt_nested_storage_key", "pt_nested_function", "pt_nested_dicts", "pt_nested_tuple_key",
-    "pt_nested_key", "pt_lists_of_lists", "pt_wide_texts",
+    "pt_nested_key", "pt_lists_of_lists", "pt_wide_texts", "pt_nested_storage", "pt_long_names", "safetensors_long_shape",
 }  # fmt: skip
 
 

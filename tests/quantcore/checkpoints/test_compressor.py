@@ -56,7 +56,7 @@ def per_tensor(w):
     return (w / STEP).round().to(torch.int8), torch.tensor([STEP], dtype=torch.bfloat16)
 
 
-@for_each("flipped", [None, 0, 3])
+@for_each("flipped", [None, 3, pytest.param(0, marks=pytest.mark.slow)])
 def test_quotients_in_bfloat16(flipped, tmp_path):
     """Codes that are off by up to 3/4 of a step because x / s was rounded to bfloat16 are sound; a flipped bit is not."""
     draw = torch.Generator().manual_seed(3)
@@ -106,6 +106,7 @@ CASES = [(name, spread) for name in ("ct_int4", "gptq_feedback", "fp8", "nvfp4")
 FAST = (("ct_int4", 0.1),)
 
 
+@pytest.mark.slow  # by default, factors of norms and columns are found in test_places.py and test_hypotheses.py
 @pytest.mark.parametrize(
     ("name", "spread"), [pytest.param(*c, marks=[] if c in FAST else pytest.mark.slow) for c in CASES]
 )

@@ -65,7 +65,7 @@ def differ(lines):
     return float((unit @ unit.T).fill_diagonal_(0).max()) < 0.999
 
 
-@in_parts(11)
+@in_parts(23)
 def test_what_is_undone(part, tmp_path):
     """Each hypothesis can be tried on each format, and the true one leaves no error."""
     for number, (release, name) in enumerate(part(kinds())):

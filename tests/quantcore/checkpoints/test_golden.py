@@ -33,7 +33,7 @@ def test_places(given, tmp_path):
             assert misplaced(given, name, (*lead, *index), tmp_path) == []
 
 
-@for_each("given", some([*sound()[1:], sound()[0]], 12), ids=str)
+@for_each("given", some([*sound()[1:], sound()[0]], 23), ids=str)
 def test_results(given):
     """Reports, traces and maps work on a checkpoint's tensor, and traces end in the value that is read."""
     for name in quantized_names(given)[:2]:

@@ -10,7 +10,7 @@ from quantcore.checkpoints import open_checkpoint
 GPTQ = cases("gptq_")
 
 
-@in_parts(2)
+@in_parts(4)
 @for_each("given", GPTQ, ids=str)
 def test_places(given, part, tmp_path):
     for name in quantized_names(given)[:1]:

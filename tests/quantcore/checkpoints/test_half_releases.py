@@ -80,6 +80,7 @@ def test_a_sound_model_has_no_finding_that_float32_invents(library, dtype, tmp_p
         assert cell.sqnr_db == pytest.approx(results[name].sqnr_db, abs=1e-4), name
 
 
+@pytest.mark.slow  # by default, flipped bits of a release in bfloat16 are found in test_compressor.py
 @for_each(("library", "dtype"), BROKEN)
 def test_what_is_broken_is_found(library, dtype, tmp_path):
     """A bit of one code, the scale of one block, two rows exchanged."""

@@ -98,7 +98,7 @@ def differences(path):
     return wrong
 
 
-@for_each("given", some(cases(""), 3), ids=str)
+@for_each("given", some(cases(""), 11), ids=str)
 def test_golden_checkpoints_are_rebuilt(given):
     expected, found = sentence_of(open_checkpoint, given.release), sentence_of(told, given.release)
     assert found == expected
@@ -114,7 +114,7 @@ def sentence_of(opener, path):
     return ""
 
 
-@for_each("name", EXAMPLES)
+@for_each("name", some(EXAMPLES, 3))
 def test_examples_are_rebuilt(name):
     assert differences(EXAMPLES[name]) == []
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import quanto_library
 import torch
 from grid import for_each
@@ -35,6 +36,7 @@ def assert_equal(checkpoint, name, wanted):
 WIDTHS = [8, 6, 5, 4, 3, 2, 1.58, 1]
 
 
+@pytest.mark.slow  # by default, HQQ's golden releases are read in test_golden.py
 @in_parts(3)
 @for_each("bits", WIDTHS)
 @for_each("axis", [0, 1])
@@ -56,6 +58,7 @@ def test_hqq(bits, axis, part, tmp_path):
         assert checkpoint.format == "hqq"
 
 
+@pytest.mark.slow  # by default, golden releases of bitsandbytes are read in test_golden.py
 @for_each("kind", ["nf4", "fp4"])
 @for_each("nested", [False, True])
 def test_bitsandbytes(kind, nested, tmp_path):
@@ -80,6 +83,7 @@ def test_bitsandbytes(kind, nested, tmp_path):
             assert torch.equal(functional.dequantize_4bit(packed, state).float(), tensor.read())
 
 
+@pytest.mark.slow  # by default, golden releases of quanto are read in test_golden.py
 @for_each("kind", some(["qint2", "qint4", "qfloat8_e4m3fnuz", "qint8", "qfloat8_e5m2"], 2))
 def test_quanto(kind, tmp_path):
     """The shape of packed weights is inferred from the bias or the hidden size, given quanto's groups."""

@@ -36,7 +36,7 @@ def of_other(s, name=f"{THIRD}.weight"):
     return found
 
 
-@for_each("form", some(["gptq_desc_act", "awq", "nf4", "fp8", "nvfp4", "ct_int8"], 2))
+@for_each("form", some(["gptq_desc_act", "awq", "nf4", "fp8", "nvfp4", "ct_int8"], 4))
 def test_scales_of_every_format(form, tmp_path):
     """Exchanged with those of layer 3: the error with those is that of the sound weight."""
     lasts = {"gptq_desc_act": "scales", "awq": "scales", "nf4": "weight.absmax"}.get(form, "weight_scale")

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 import torch
 from grid import for_each
 from releases import compressed, release
@@ -56,6 +57,7 @@ def test_orders_as_their_libraries_write_them():
     assert pack(np.array([7] + [0] * 9, np.uint8), ORDERS["hqq 3"]).tolist() == [7 << 27]
 
 
+@pytest.mark.slow  # by default, a golden release of 3-bit words is read
 @for_each("bits", range(1, 9))
 def test_dense_as_compressed_tensors_packs(bits):
     from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32  # slow to import
@@ -67,6 +69,7 @@ def test_dense_as_compressed_tensors_packs(bits):
     )
 
 
+@pytest.mark.slow  # by default, codes are packed and unpacked
 def test_fp6_as_compressed_tensors_packs():
     from compressed_tensors.compressors.mxfp6.helpers import pack_fp6_to_uint8
 

@@ -88,7 +88,7 @@ PAIRS = {
     "Conv1D": (lambda: conv1d(False), lambda: conv1d(True), "h.2.mlp.c_fc.weight"),
     "a square Conv1D": (lambda: conv1d(False), lambda: conv1d(True), "h.2.attn.c_proj.weight"),
 }  # fmt: skip
-QUICK = ("experts transposed", "a square Conv1D")
+QUICK = ("experts transposed",)
 
 
 @for_each("what", [what if what in QUICK else pytest.param(what, marks=pytest.mark.slow) for what in PAIRS])
@@ -111,6 +111,7 @@ def test_every_part_is_compared(what, tmp_path):
         assert (error.kind, error.facts["order"]) == ("rows_permuted", "row 3 and row 9 exchanged"), error.sentence
 
 
+@pytest.mark.slow  # by default, weights that the original has are missed in test_against.py
 def test_an_expert_that_is_gone(tmp_path):
     """Of the release, it is an error."""
     apart = experts()

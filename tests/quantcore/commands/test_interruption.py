@@ -70,6 +70,7 @@ def test_another_module_that_is_run_keeps_its_signals(environment, tmp_path):
     assert "Interrupted." not in done.stderr
 
 
+@pytest.mark.slow  # by default, commands of `python -m quantcore` are interrupted
 def test_the_installed_command(environment, tmp_path):
     script = tmp_path / "quantscope"  # as pip writes it
     script.write_text("import sys\nfrom pages.serving.command import main\nsys.exit(main())\n")

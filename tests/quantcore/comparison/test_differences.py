@@ -601,7 +601,7 @@ def schemes():
 GIVEN = qc.Given(0.3, 3)
 
 
-@in_parts(9)
+@in_parts(23)
 @for_each("name", some(CONVENTIONS, 11))
 def test_what_is_said_is_what_happens(name, part):
     """The textbook and the sentences alone give the library's scale, zero point, codes and x̂."""
@@ -664,7 +664,7 @@ def random_schemes(seed, n):
             yield scheme
 
 
-@in_parts(250)
+@in_parts(500)
 def test_what_is_said_of_random_schemes_is_what_happens(part):
     """1,000 schemes in the slow run, each on every kind of row."""
     for seed in part(range(1000)):
@@ -712,8 +712,8 @@ def told_apart(case):
     yield from ({name} for name in sorted(names - set().union(*TOGETHER)))
 
 
-@in_parts(9)
-@for_each("name", some(CONVENTIONS, 13))
+@in_parts(31)
+@for_each("name", some(CONVENTIONS, 59))
 def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name, part):
     own_preset = next((preset for preset in schemes() if preset in qc.PRESETS and qc.PRESETS[preset].convention.name == name), None)
     for text, scheme in part((text, scheme) for text, scheme in schemes().items() if scheme.convention.name == name):
@@ -770,7 +770,7 @@ def given_by(scheme):
     return str(params.scale.reshape(-1)[0].item()), str(params.zero_point.reshape(-1)[0].item())
 
 
-@in_parts(4)
+@in_parts(7)
 @for_each("cast", ["int32", "int64", "low_bits"])
 def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast, part):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""
@@ -818,7 +818,7 @@ CHANGED = [
 
 
 @for_each(("rule", "sentence"), CHANGED)
-@for_each("text", some(["int8", "uint4 asymmetric", "int8 given(0.3)"], 2))
+@for_each("text", some(["int8", "uint4 asymmetric", "int8 given(0.3)"], 3))
 @for_each("overflow", ["saturate", "wrap"])
 def test_choices_that_a_user_changes(rule, sentence, text, overflow):
     scheme = qc.Scheme.parse(f"{text} per_channel textbook(rounding={rule},overflow={overflow})")
@@ -853,7 +853,7 @@ def test_a_short_last_block_divides():
     assert "in a shorter last block, x is divided by s" in qc.differences(scheme)
     rng = np.random.default_rng(5)
     told = 0
-    for _ in range(60):
+    for _ in range(20):
         x = f32(rng.normal(size=64 + 21))
         x[84], s = 3, f32(3)
         values = scheme.format.values
@@ -874,7 +874,7 @@ def test_bits_of_a_packed_code():
         assert qc.bits_per_element(qc.PRESETS[name], (1, 256)) == bits + 16 / 256
 
 
-@in_parts(3)
+@in_parts(7)
 def test_what_becomes_a_code_is_what_is_let_through(part):
     """NaN is mentioned where x may contain it, ∞ / ∞ only where NaN is refused but infinity is not."""
     row = np.linspace(-1, 1, 256, dtype=f32)

@@ -20,7 +20,7 @@ def compared(dtype, text, a, b):
 
 @for_each(
     ("text", "dtype"),
-    some_rows(list(itertools.product(["int8 per_channel(0)", "uint8 asymmetric per_channel(0)"], DTYPES)), 3),
+    some_rows(list(itertools.product(["int8 per_channel(0)", "uint8 asymmetric per_channel(0)"], DTYPES)), 6),
 )
 @in_parts(3)
 def test_every_code_that_differs_has_a_reason(dtype, text, part):

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from claims import Evidence
 from grid import for_each
 from parts import in_parts, some
@@ -363,6 +364,7 @@ def test_what_a_reason_says_is_what_happens(part):
     assert len(seen) > 5
 
 
+@pytest.mark.slow  # by default, every reason of other random comparisons is checked
 @for_each("seed", [1294, 1544])
 def test_what_was_told_wrongly_once(seed):
     """A tie, though one library codes with a scale that its storage changes; a choice too many behind a zero point."""
@@ -371,7 +373,7 @@ def test_what_was_told_wrongly_once(seed):
         Claim(found, reason).check()
 
 
-@in_parts(3)
+@in_parts(5)
 @for_each("name", ["gguf.Q4_0", "gguf.Q4_1", "torchao.nf4.scales"])
 @for_each("scheme", ["int4 per_group(32) given(0.5)", "uint4 asymmetric per_group(32)"])
 def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, scheme, part):

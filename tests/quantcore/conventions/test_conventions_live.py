@@ -164,6 +164,7 @@ def test_torchao(text):
         check(ours(x, "torchao.no_clipping_err", text), scale, zero_point, codes)
 
 
+@pytest.mark.slow  # by default, its recorded integers are compared in test_conventions.py
 @for_each(
     "text",
     [
@@ -190,6 +191,7 @@ def test_compressed_tensors(text):
     check(ours(x, "compressed_tensors", text), scale, zero_point, codes)
 
 
+@pytest.mark.slow  # by default, its recorded integers are compared in test_conventions.py
 @for_each(
     "text",
     [
@@ -246,6 +248,7 @@ def test_onnx_cast_of_what_is_too_large(z):
     assert qc.quantize(x, np.float32(0.1), z, scheme).tolist() == codes.tolist()
 
 
+@pytest.mark.slow  # by default, its recorded integers are compared in test_conventions.py
 @pytest.mark.parametrize(
     "text", ["int8n symmetric", "int4n symmetric", "uint8 asymmetric", "uint4 asymmetric"]
 )
@@ -270,6 +273,7 @@ def test_brevitas(text):
     check(ours(x, "brevitas", text), weight.scale.detach(), zero_point, weight.int(float_datatype=False))
 
 
+@pytest.mark.slow  # by default, its recorded integers are compared in test_conventions.py
 @pytest.mark.parametrize(("fmt", "qtype"), [("int8", "qint8"), ("int4", "qint4"), ("int2", "qint2")])
 def test_quanto(fmt, qtype):
     pytest.importorskip("optimum.quanto")
@@ -281,6 +285,7 @@ def test_quanto(fmt, qtype):
     check(ours(x, "quanto", f"{fmt} symmetric"), scale, torch.zeros(len(x)), codes)
 
 
+@pytest.mark.slow  # by default, its recorded integers are compared in test_conventions.py
 @for_each("bits", [2, 3, 4, 5, 6, 8])
 @for_each("round_zero", [False, True])
 def test_hqq(bits, round_zero):

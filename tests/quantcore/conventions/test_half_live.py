@@ -60,6 +60,7 @@ def check(result, scale, codes, value=None, zero_point=None):
         assert result.value_dtype == value.dtype
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("text", ["int8 symmetric", "int8 asymmetric", "uint4 asymmetric", "int4 symmetric", "uint8 symmetric"])
 @for_each("name", ["torchao", "torchao.no_clipping_err"])
@@ -137,6 +138,7 @@ def test_torchao_float8(dtype, fmt):
     check(ours(x, f"{fmt} per_channel(0) torchao.float8"), scale, codes.view(torch.uint8), value)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("text", ["int8 symmetric", "int8 asymmetric", "int4 asymmetric", "int4 symmetric", "e4m3fn symmetric"])
 def test_compressed_tensors(dtype, text):
@@ -157,6 +159,7 @@ def test_compressed_tensors(dtype, text):
     check(ours(x, f"{text} per_channel(0) {name}"), scale, codes, value, None if small else z)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("axis", [0, -1])
 def test_quanto(dtype, axis):
@@ -167,6 +170,7 @@ def test_quanto(dtype, axis):
     check(ours(x, f"int8 per_channel({axis}) quanto"), scale, q._data, q.dequantize())
 
 
+@pytest.mark.slow  # by default, recorded integers are compared in test_presets.py
 @for_each("dtype", [torch.float32, *HALF])
 @for_each("bits", [2, 4])
 @for_each("zeropoint", [False, True])
@@ -184,6 +188,7 @@ def test_quanto_affine(dtype, bits, zeropoint, size):
     check(result, scale, codes, value, shift if zeropoint else -shift)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", [torch.float32, *HALF])
 def test_quanto_float8(dtype):
     """Also in float32."""
@@ -194,6 +199,7 @@ def test_quanto_float8(dtype):
     check(ours(x, "e4m3fn per_channel(0) quanto.float8"), scale, q._data.view(torch.uint8), q.dequantize())
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("text", ["int8n symmetric", "int4n symmetric", "uint8 asymmetric", "uint4 asymmetric"])
 @for_each("granularity", ["per_channel(0)", "per_tensor"])
@@ -238,6 +244,7 @@ def test_torch_fake_quantize(dtype, granularity, symmetric):
     check(result, scale, result.codes, value, z)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("text", ["int8 asymmetric", "uint8 asymmetric", "int8 symmetric"])
 def test_onnxruntime(text):
     """float16, the tool's scales of rows and the CPU kernel; the tool refuses bfloat16."""
@@ -268,6 +275,7 @@ def test_onnxruntime(text):
     del onnx
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("round_zero", [False, True])
 def test_hqq(dtype, round_zero):
@@ -281,6 +289,7 @@ def test_hqq(dtype, round_zero):
     check(ours(x, f"uint4 asymmetric per_channel(0) {name}"), meta["scale"], codes, None, meta["zero"])
 
 
+@pytest.mark.slow  # by default, recorded integers are compared in test_presets.py
 @for_each("dtype", [torch.float32, *HALF])
 def test_hqq_linear(dtype):
     """Also in float32. Codes are computed with the zero point before it is cast to the dtype of x."""

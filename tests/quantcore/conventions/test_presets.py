@@ -1,12 +1,14 @@
 """Every preset gives its library's results, as recorded in golden/presets.*; see golden/README.md."""
 
 import dataclasses
+import hashlib
 import json
 import warnings
 from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from grid import for_each
 from parts import in_parts
 from places import GOLDEN
@@ -129,7 +131,7 @@ NOT_RECORDED = AS_BYTES | {
 }
 
 
-@in_parts(5)
+@in_parts(9)
 @for_each("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
 def test_exact(preset, part):
     assert cases(preset), f"nothing is recorded for {preset}"
@@ -234,3 +236,20 @@ def test_choice_of_scales_is_read(preset, choice, value):
         for scheme in [scheme_of(case)]
     )
     assert told, f"no recorded case tells {choice}={value} from {qc.PRESETS[preset].scales.convention}"
+
+
+# of the codes that the libraries gave; the slow run compares many more with the libraries, whose import takes seconds
+DIGESTS = {
+    "hqq.linear_4bit": "9db24d51f40438e4",
+    "quanto.qint4_g128": "98dec6d7e95f97e2",
+    "quanto.qint2_g128": "a3fa22fda55f22fa",
+    "quanto.qint4_g128.zeropoint": "482215dad7fd032c",
+    "quanto.qfloat8_e4m3fn": "2fa79dc4be679bda",
+}
+
+
+@for_each("preset", DIGESTS)
+def test_codes_have_the_recorded_digest(preset):
+    x = torch.randn(4, 256, generator=torch.Generator().manual_seed(8))
+    codes = qc.apply(x, qc.PRESETS[preset]).codes.numpy().astype(np.int64)
+    assert hashlib.sha256(codes.tobytes()).hexdigest()[:16] == DIGESTS[preset]

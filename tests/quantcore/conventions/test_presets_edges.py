@@ -44,7 +44,7 @@ def hard_tensors(shape):
     }
 
 
-@for_each("preset", some(qc.PRESETS, 11))
+@for_each("preset", some(qc.PRESETS, 23))
 def test_hard_tensors(preset):
     scheme = qc.PRESETS[preset]
     shape = SHAPE if preset == "torchao.nf4" else (6, 256)  # its scales are quantized in blocks of 256
@@ -99,7 +99,7 @@ SHRINKING = (
 )
 
 
-@for_each("preset", some(qc.PRESETS, 4))
+@for_each("preset", some(qc.PRESETS, 9))
 def test_quantizing_again_changes_nothing(preset):
     scheme = qc.PRESETS[preset]
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(3))
@@ -118,7 +118,7 @@ def test_quantizing_again_changes_nothing(preset):
         np.testing.assert_allclose(again, once, rtol=0, atol=0, strict=True, equal_nan=False)
 
 
-@for_each("preset", some(list(qc.PRESETS)[::-1], 5))
+@for_each("preset", some(list(qc.PRESETS)[::-1], 11))
 def test_on_the_grid(preset):
     """No block has more distinct values than the format, or codes outside of it."""
     scheme = qc.PRESETS[preset]

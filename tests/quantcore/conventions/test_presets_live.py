@@ -67,6 +67,7 @@ def check(x, mine, theirs, what):
         )
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_presets.py
 @for_each("mode", ["FLOOR", "EVEN", "CEIL", "RCEIL"])
 @for_each("name", MX_FORMATS)
 def test_torchao_mx(name, mode):
@@ -87,6 +88,7 @@ def test_torchao_mx(name, mode):
     check(x, result.dequantized, made.dequantize(torch.float32), "dequantized")
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_presets.py
 @pytest.mark.parametrize("name", ["mxfp4", "mxfp6_e2m3", "mxfp8_e4m3", "fp8_e4m3fn"])
 def test_compressed_tensors(name):
     pytest.importorskip("compressed_tensors")
@@ -151,6 +153,7 @@ def test_torchao_nvfp4(levels):
         check(x, result.dequantized, made.dequantize(torch.float32), "dequantized")
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_presets.py
 def test_compressed_tensors_nvfp4():
     pytest.importorskip("compressed_tensors")
     from compressed_tensors.quantization import QuantizationArgs
@@ -213,6 +216,7 @@ def test_microxcaling(name, mode):
         check(x, result.dequantized, theirs, "values")
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_presets.py
 @for_each("name", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "TQ1_0", "TQ2_0"])
 def test_gguf(name):
     gguf = pytest.importorskip("gguf")
@@ -236,6 +240,7 @@ def test_gguf(name):
         check(x, result.codes, np.concatenate([nibbles & 15, nibbles >> 4], 1), "codes")
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_presets.py
 @for_each("size", [64, 128, 256])
 @for_each("name", ["nf4", "fp4"])
 def test_bitsandbytes(name, size):

@@ -24,7 +24,7 @@ def found(x, text):
 
 @in_parts(3)
 @for_each("granularity", some(["per_channel", "per_tensor", "per_flat_group(64)", "per_group(32)"]))
-@for_each("name", FORMATS)
+@for_each("name", some(FORMATS, 3))
 def test_nothing_of_healthy_tensors(name, granularity, part):
     """But with two or three values, a range up to the largest element leaves almost nothing of a normal tensor."""
     for seed in part(range(3)):
@@ -33,7 +33,7 @@ def test_nothing_of_healthy_tensors(name, granularity, part):
         assert kinds <= (few if name in ("ternary", "binary") else set())
 
 
-@for_each("name", some(qc.PRESETS, 9))
+@for_each("name", some(qc.PRESETS, 19))
 @in_parts(3)
 def test_nothing_is_wrong_with_presets_of_healthy_tensors(name, part):
     for seed in part(range(3)):
@@ -87,7 +87,7 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
     assert "clipped_too_much" not in found(x, finding.fix)
 
 
-@for_each("name", some(FORMATS, 5))
+@for_each("name", some(FORMATS, 9))
 def test_zeros_constants_and_subnormals_are_named(name):
     x = normal()
     x[2] = 0.0

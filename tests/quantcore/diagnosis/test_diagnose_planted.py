@@ -150,7 +150,7 @@ def test_every_kind_is_planted_and_evaluated():
     assert set(PLANTED) == set(KINDS) == set(CLAIMS)
 
 
-@for_each("case", some(itertools.product(PLANTED, SHAPES), 29), ids=str)
+@for_each("case", some(itertools.product(PLANTED, SHAPES), 53), ids=str)
 def test_what_is_planted_is_found_in_every_shape(case):
     kind, shape = case
     planted = PLANTED[kind](shape)
@@ -162,12 +162,7 @@ def test_what_is_planted_is_found_in_every_shape(case):
     assert {kind, *KINDS[kind].follows, *LEADS.get(kind, ())} & set(kinds), kinds
 
 
-@for_each("kind", EXAMPLES)
-def test_every_sentence_of_the_examples_is_true(kind):
-    assert diagnosed(EXAMPLES[kind].load(), EXAMPLES[kind].scheme)
-
-
-@for_each("rows", [1, 3])
+@for_each("rows", some([1, 3], 2))
 @for_each(
     ("size", "scheme"),
     [(1e-40, "int8 per_channel(0) torchao"), (1e-10, "int8 per_channel(0) torch.fake_quantize"),
@@ -189,7 +184,7 @@ def test_what_is_too_small_for_a_library(size, scheme, rows):
 
 
 @for_each("scheme", some(["int4", "int8", "int8 per_channel({other})", "uint8 asymmetric"], 2))
-@for_each(("shape", "axis"), some_rows(((s, a) for s in SHAPES for a in outlier_axes(s)), 5), ids=str)
+@for_each(("shape", "axis"), some_rows(((s, a) for s in SHAPES for a in outlier_axes(s)), 9), ids=str)
 def test_an_outlier_channel_is_found_along_any_axis(shape, axis, scheme):
     other = next(a for a in range(len(shape)) if a != axis)
     x = with_outlier(shape, axis)
@@ -213,7 +208,7 @@ def without(x, axis, channel):
 
 @for_each(
     "shape",
-    some([(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (64, 128), (2, 3, 8), (16, 16)], 4),
+    some([(3, 20), (20, 3), (3, 200), (3, 2000), (8, 4, 3, 3), (64, 128), (2, 3, 8), (16, 16)], 8),
     ids=str,
 )
 @in_parts(2)
@@ -611,7 +606,7 @@ def test_what_rounds_to_0_is_not_lost(low, found):
      ("scale_out_of_range", ("1 of 8 mins (12.5 %) is too small for fp16", "2 of 8 mins (25 %) are too small for fp16"),
       lambda n: ones(8, 32) * np.where(np.arange(8) < n, 1e-9, 1)[:, None], "uint4 asymmetric per_group(32) scales(fp16 given(1)) gguf.Q4_1")],
 )  # fmt: skip
-@for_each("n", [1, 2])
+@for_each("n", some([1, 2], 2))
 def test_one_is_and_two_are(kind, words, make, scheme, n):
     """What follows the subject agrees with it, too (claims.py)."""
     assert many(make(n), scheme)[kind].sentence.startswith(words[n - 1])
@@ -699,7 +694,7 @@ def test_how_numbers_are_written():
      ("int4 per_flat_group(4)", (8, 256), "int8 per_group(16, axis=1)"),
      ("int4 per_flat_group(4)", (3, 4, 64), "int8 per_group(16, axis=2)"),
      ("int4 per_block([2,2])", (8, 64), "int8 per_group(16, axis=1)"),
-     ("uint4 asymmetric per_group(4)", (8, 256), "uint8 asymmetric per_group(16)")], 2),
+     ("uint4 asymmetric per_group(4)", (8, 256), "uint8 asymmetric per_group(16)")], 5),
 )  # fmt: skip
 def test_the_smallest_of_the_larger_groups_within_the_storage(scheme, shape, fix):
     """A common bit width is proposed if it fits: with groups of n, the scales take 32 / n bits per element."""
@@ -749,7 +744,7 @@ def decibels_of(x, x_hat):
 @for_each(
     ("shape", "near"),
     some_rows([((1, 1024), 128), ((4, 512), 32), ((40,), 8),
-     ((4, 32), 32), ((256,), 128), ((64,), 32), ((32,), 16), ((16,), 8), ((9, 8), 8), ((3, 128), 128)], 2),
+     ((4, 32), 32), ((256,), 128), ((64,), 32), ((32,), 16), ((16,), 8), ((9, 8), 8), ((3, 128), 128)], 5),
 )  # fmt: skip
 def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
     """The outlier's neighbors in its group of ``near`` elements are small, so this group size suits it."""
@@ -764,6 +759,7 @@ def test_the_finer_scales_proposed_for_an_outlier(shape, near, scheme):
     assert finding is not None or "group" in scheme or len(shape) > 1 or near == math.prod(shape)
 
 
+@pytest.mark.slow  # by default, the finer scales proposed for an outlier are those that suit its group
 @for_each("group", [128, 32, 16, 8])
 def test_the_groups_that_libraries_have_are_proposed_for_an_outlier(group):
     """Next to the outlier, its group of this size holds zeros and a few small numbers; what lies beyond loses nothing."""

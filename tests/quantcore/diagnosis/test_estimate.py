@@ -54,7 +54,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@for_each(("shape", "text"), some_rows(CASES, 6))
+@for_each(("shape", "text"), some_rows(CASES, 13))
 def test_of_a_small_tensor_the_estimate_is_exact(shape, text):
     """Up to 4,096 elements are all drawn: with min-max, and with the best of the fractions for every block."""
     x, scheme = numbers(shape), qc.Scheme.parse(text)

@@ -75,7 +75,7 @@ def as_torch(expression, **values):
     return eval(ex.written(expression, "torch"), helpers | values)
 
 
-@for_each("name", some(FLOATS, 7))
+@for_each("name", some(FLOATS, 13))
 def test_operations_on_floats(name):
     expression = FLOATS[name]
     pairs = np.array(list(itertools.product(EDGES, EDGES)), np.float32)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore.figures import lessons, style
@@ -58,7 +59,7 @@ def test_error_is_a_saw_within_the_range_and_a_ramp_beyond():
     np.testing.assert_array_equal(points.y, RESULT.error)
 
 
-@for_each("bits", [2, 4, 8])
+@for_each("bits", some([2, 4, 8], 2))
 def test_clipping_and_rounding_as_drawn_are_the_error_of_the_range(bits):
     scheme = qc.Scheme(qc.IntFormat(bits))
     figure = lessons.clipping_against_rounding(qc.range_curve(X, scheme), 3.0)

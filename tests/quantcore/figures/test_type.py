@@ -104,7 +104,15 @@ def test_every_function_that_draws_is_here():
             assert not drawn or made is figures.enlarged or made in DRAWN, name
 
 
-@for_each("draw", DRAWN.values(), ids=[made.__name__ for made in DRAWN])
+# by default, other tests draw them
+ELSEWHERE = ("distribution", "drawn_maps", "error_maps", "maps", "pair", "pareto", "range_error", "range_histogram", "scales",
+             "search_error", "treemap")  # fmt: skip
+
+
+@for_each(
+    "draw",
+    [pytest.param(draw, id=made.__name__, marks=[pytest.mark.slow] * (made.__name__ in ELSEWHERE)) for made, draw in DRAWN.items()],
+)
 def test_type_is_of_one_scale_and_family(draw):
     figure = draw().to_dict()
     go.Figure(figure)  # Plotly knows each name and value, also of figures that are made unchecked

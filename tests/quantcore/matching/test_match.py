@@ -73,7 +73,7 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@for_each("case", some(CASES, 90), ids=[case["id"] for case in CASES])
+@for_each("case", some(CASES, 1000), ids=[case["id"] for case in CASES])
 def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
@@ -84,7 +84,7 @@ def test_library_is_found_again(case):
             np.testing.assert_array_equal(reproduce(x, scheme, candidate.corruption).numpy(), codes)
 
 
-@for_each("name", some(("relu16x64.2", "relu16x64.4")))
+@for_each("name", some(("relu16x64.4", "relu16x64.2")))
 def test_a_zero_point_that_hqq_moved_is_found_again(name):
     with np.load(GOLDEN / "ranges.npz", allow_pickle=False) as recorded_ranges:
         x, codes = recorded_ranges[f"x.{name[:-2]}"], recorded_ranges[f"hqq.{name}.codes"]
@@ -177,6 +177,7 @@ def test_transposed(text):
     assert found.exact[0].corruption.stored == (Transposed((1, 0)),)
 
 
+@pytest.mark.slow  # by default, transposed codes are found
 def test_axes_of_rank_3():
     x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(1))
     scheme = qc.Scheme.parse("int8 symmetric per_channel(0) torchao")
@@ -528,6 +529,7 @@ def test_a_preset_with_several_scales_counts_if_it_gives_every_code(shape, name)
         assert not evaluator.evaluations
 
 
+@pytest.mark.slow  # by default, the evaluation of presets is tested above
 def test_gguf_s_formats_are_found():
     x, scheme = torch.randn(1, 256, generator=torch.Generator().manual_seed(1)), qc.PRESETS["gguf.Q4_K"]
     found = match(x, qc.apply(x, scheme).codes)
@@ -545,6 +547,7 @@ def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
     assert result.scheme in [s for c in found.exact for s in c.schemes]
 
 
+@pytest.mark.slow  # by default, a scheme that fits is counted with every match
 def test_every_scheme_of_every_format_is_counted_once():
     x = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
     searched = granularities((2, 3))

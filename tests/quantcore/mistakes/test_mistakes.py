@@ -278,7 +278,7 @@ EVALUATED = {
 
 
 @for_each("name", EVALUATED)
-@in_parts(3)
+@in_parts(7)
 def test_a_mistake_is_the_same_in_all_codes_and_in_one_cell(name, part):
     """Match evaluates it on tensors, Predict on one element."""
     scheme = qc.Scheme.parse(EVALUATED[name])

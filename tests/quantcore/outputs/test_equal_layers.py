@@ -91,6 +91,7 @@ def test_an_outlier_vanishes():
     assert after > before + 6
 
 
+@pytest.mark.slow  # by default, every matrix is orthogonal
 def test_hadamard_matrices_are_those_of_compressed_tensors():
     from compressed_tensors.transform.utils import hadamard
 

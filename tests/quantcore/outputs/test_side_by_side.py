@@ -33,6 +33,7 @@ def by_method(layer, options=None):
     return {f.method: f for f in found}
 
 
+@pytest.mark.slow  # by default, scripts of the methods give the same numbers
 @for_each("of_x", [None, "int8 per_channel(0)", "int4 per_tensor"])
 def test_each_method_is_measured_on_tokens_that_it_has_not_seen(of_x):
     layer = data(activations=of_x)

@@ -45,7 +45,7 @@ PASTED = {
 }
 
 
-@for_each("name", some(PASTED, 3))
+@for_each("name", some(PASTED, 7))
 def test_what_is_pasted_whole_is_judged_by_its_code(name):
     text, expected = PASTED[name]
     reading = qc.read_code(text)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
-from parts import some
+from parts import some, some_rows
 
 import quantcore as qc
 from pages.shared.curriculum import LESSONS
@@ -56,7 +56,7 @@ def executed(text, **names):
     return scope
 
 
-@for_each("name", some(code_snippets.RIGHT, 6))
+@for_each("name", some(code_snippets.RIGHT, 11))
 def test_right_code_is_not_accused(name):
     reading = read(code_snippets.RIGHT[name])
     assert named(reading.mistakes) == []
@@ -128,7 +128,7 @@ def test_the_lesson_s_code_is_recognized(name):
 
 
 @for_each("name", MISTAKES)
-@for_each("which", ["wrong", "right"])
+@for_each("which", some(["wrong", "right"], 2))
 def test_codes_are_those_of_the_code_when_it_runs(name, which):
     """The codes are computed from what was read, without running it; the lesson's functions are the oracle."""
     mistake = MISTAKES[name]
@@ -166,8 +166,8 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
     assert shown.against.wrong_cells.any() != (name in HARMLESS)
 
 
-@for_each("name", ["torch symmetric", "torch asymmetric", "numpy symmetric", "int4 in int8", "per-channel with keepdim",
-                                  "per-group", "percentile of magnitudes", "uint8 around 128", "unsigned after a ReLU"])  # fmt: skip
+@for_each("name", some(["torch symmetric", "torch asymmetric", "numpy symmetric", "int4 in int8", "per-channel with keepdim",
+                                  "per-group", "percentile of magnitudes", "uint8 around 128", "unsigned after a ReLU"]))  # fmt: skip
 def test_right_code_gives_the_scheme_s_codes(name):
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(5))
     reading = read(code_snippets.RIGHT[name])
@@ -423,7 +423,7 @@ def found(text, kind):
 
 
 @for_each("zero", [0, 128])
-@for_each("divisor", [255, 200, 4095])
+@for_each("divisor", some([255, 200, 4095], 2))
 def test_what_is_said_of_a_divisor_is_so(divisor, zero):
     low, high, kind = (0, 255, "uint8") if zero else (-128, 127, "int8")
     text = f"s = x.abs().max() / {divisor}\nq = (torch.round(x / s) + {zero}).clamp({low}, {high}).to(torch.{kind})"
@@ -488,11 +488,11 @@ def test_the_line_of_code_nested_too_deeply(nested, before):
 
 @for_each(
     ("name", "scheme"),
-    [
+    some_rows([
         ("floor", "int8 symmetric"), ("wrong sign", "uint8 asymmetric"), ("255 with symmetric int8", "int8 symmetric"),
         ("channels without keepdim", "int8 symmetric per_channel(0)"), ("multiplied by the scale", "int8 symmetric"),
         ("zero point after the clamp", "int8 asymmetric"), ("maximum of signed values", "int8 symmetric"),
-    ],
+    ]),
 )  # fmt: skip
 def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, scheme, monkeypatch):
     """Without the repair, the codes stay wrong, and the finding is a note."""
@@ -529,7 +529,7 @@ AWAY = {
 }
 
 
-@for_each("rounded", AWAY.values(), ids=AWAY)
+@for_each("rounded", some(AWAY.values(), 2), ids=AWAY)
 def test_half_away_from_zero_is_a_rounding(rounded):
     text = f"s = x.abs().max() / 127\nq = {rounded}"
     x = torch.tensor([127.0, 0.5, -0.5, 1.5, -2.5, 2.25, 0.0])  # s is 1
@@ -758,7 +758,7 @@ q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
 }
 
 
-@for_each("name", some(OTHERS, 6))
+@for_each("name", some(OTHERS, 11))
 def test_other_code_is_understood_too(name):
     text, expected = OTHERS[name]
     reading = read(text)

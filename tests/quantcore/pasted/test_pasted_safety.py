@@ -140,7 +140,7 @@ def one_thread():
 
 
 @pytest.mark.parametrize("texts", [
-    pytest.param([text for text in HOSTILE if text not in LASTING[1:]][::12], id="quick"),
+    pytest.param([text for text in HOSTILE if text not in LASTING[1:]][::24], id="quick"),
     pytest.param(HOSTILE, marks=pytest.mark.slow, id="all"),
 ])  # fmt: skip
 def test_hostile_code_is_one_sentence_within_its_time(texts, one_thread, monkeypatch):

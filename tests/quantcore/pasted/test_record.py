@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from grid import for_each
+from parts import some
 
 import quantcore as qc
 from quantcore import pasted
@@ -42,7 +43,7 @@ def same(one, other):
     return type(one) is type(other) and (one == other or both_nan)
 
 
-@for_each("name", SNIPPETS)
+@for_each("name", some(SNIPPETS, 2))
 def test_what_is_sent_is_what_was_found(name):
     reading = qc.read_code(SNIPPETS[name])
     back = pasted.reading_from_plain(sent(pasted.reading_to_plain(reading)))

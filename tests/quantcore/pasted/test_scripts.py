@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import in_parts
 
 import quantcore as qc
 from quantcore.pasted import show_code
@@ -62,6 +63,7 @@ def q(w):
     assert torch.equal(codes_of(text)[1], scope["q"](X))
 
 
+@pytest.mark.slow  # by default, another way to write k-means is followed
 def test_counts_and_sums_of_clusters():
     sums = """
 import torch
@@ -109,7 +111,8 @@ def q(w):
 """
 
 
-def test_patterns_of_einops():
+@in_parts(2)
+def test_patterns_of_einops(part):
     groups = X.reshape(8, 4, 4)
     right = torch.round(groups / (groups.abs().amax(2, keepdim=True) / 7)).reshape(8, 16)
     by_torch = {
@@ -122,7 +125,7 @@ def test_patterns_of_einops():
         "largest": "np.abs(grouped)",
         "rounded": "np.clip(np.round(grouped / s), -8, 7)",
     }
-    for words in (by_torch, by_numpy):
+    for words in part((by_torch, by_numpy)):
         reading, found = codes_of(EINOPS.format(**words))
         assert torch.equal(found, right)
         assert not reading.mistakes

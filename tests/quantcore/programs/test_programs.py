@@ -29,7 +29,7 @@ def reader(numbers):
     )
 
 
-@in_parts(5)
+@in_parts(11)
 def test_one_block_is_read_as_all_are_computed(part):
     """Every line of scale and zero point, read on numbers, gives what the tensors have, in every convention."""
     picked = part(range(0, len(RANGES), 37))

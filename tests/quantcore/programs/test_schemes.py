@@ -61,13 +61,13 @@ def coded(result):
     ("scheme", "x"),
     [
         *((qc.Scheme.parse(text), X) for text in CALLS),
-        *some_rows(((qc.Scheme.parse(text), NONFINITE) for text in CALLS), 5),
+        *some_rows(((qc.Scheme.parse(text), NONFINITE) for text in CALLS), 11),
         *((qc.Scheme.parse(text), X) for text in OTHERS),
         *((qc.Scheme.parse(text), X.to(torch.bfloat16)) for text in ("uint8 asymmetric brevitas", *CALLS[::11])),
         *some_rows(((qc.Scheme.parse(text), X.to(torch.bfloat16)) for text in CALLS[::3]), 99),
-        *some_rows(((qc.Scheme.parse(text), X.to(torch.float64)) for text in CALLS[::5]), 2),
-        *some_rows(((s, X) for name, s in qc.PRESETS.items() if name.startswith(("torchao", "hqq", "bits"))), 2),
-        *some_rows(((s, X.repeat(1, 8)) for name, s in qc.PRESETS.items() if name.startswith("gguf")), 2),
+        *some_rows(((qc.Scheme.parse(text), X.to(torch.float64)) for text in CALLS[::5]), 5),
+        *some_rows(((s, X) for name, s in qc.PRESETS.items() if name.startswith(("torchao", "hqq", "bits"))), 5),
+        *some_rows(((s, X.repeat(1, 8)) for name, s in qc.PRESETS.items() if name.startswith("gguf")), 5),
     ],
 )
 def test_a_program_gives_what_apply_gives(scheme, x):

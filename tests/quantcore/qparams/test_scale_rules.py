@@ -69,7 +69,7 @@ SYMMETRIC = {
 }
 
 
-@in_parts(13)
+@in_parts(31)
 @for_each("rule", SYMMETRIC)
 def test_symmetric_scale(rule, part):
     formats = SIGNED if rule == "max_of_sides" else FORMATS
@@ -106,7 +106,7 @@ def test_symmetric_zero_point(rule, widths):
         assert found.zero_point.item() == (0 if signed else z)
 
 
-@in_parts(31)
+@in_parts(67)
 @for_each("precision", ["float32", "float64"])
 @for_each("order", ["round_quotient", "round_difference"])
 @for_each("zero", ["both", "low", "no"])

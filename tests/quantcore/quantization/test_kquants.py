@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from grid import for_each
+from parts import some
 from script_run import run
 
 import quantcore as qc
@@ -97,7 +98,7 @@ def test_importance_of_every_element_is_that_of_its_column():
     assert not torch.equal(each.codes, qc.apply(x, preset("Q5_K")).codes)
 
 
-@for_each("name", TYPES)
+@for_each("name", some(TYPES, 3))
 def test_any_rank_and_layout(name):
     x = sample((2, 3, 512))
     flat = qc.apply(x.reshape(6, 512), preset(name))
@@ -174,7 +175,7 @@ def test_codes_as_they_are_said(name):
     assert np.array_equal(result.dequantized.numpy(), result.codes.numpy() * s + z)
 
 
-@for_each("name", WEIGHTED)
+@for_each("name", some(WEIGHTED, 3))
 def test_trace_with_importance(name):
     """The trace goes through the search and both levels of scales to the code in the result."""
     x = sample()
@@ -203,7 +204,7 @@ def test_trace_where_a_scale_is_stored_as_0():
     assert t.steps()[-3].formula == "chosen by the search, since the scale is stored as 0"
 
 
-@for_each("name", TYPES)
+@for_each("name", some(TYPES, 3))
 def test_curve_of_a_group(name):
     """The best trial has the least error, and its scale is that of the group before it is stored."""
     result = qc.apply(sample(), preset(name))
@@ -309,6 +310,7 @@ def test_scripts_with_importance(name):
     run(library_script(result))
 
 
+@pytest.mark.slow  # by default, that a tensor is walked in boxes is tested in test_quantize.py
 def test_memory_in_boxes():
     """Besides codes and parameters, a search allocates a few boxes in numpy, not copies of the tensor."""
     x = torch.randn(768, 4096)

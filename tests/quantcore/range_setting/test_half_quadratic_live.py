@@ -21,6 +21,7 @@ DATA = {
 }
 
 
+@pytest.mark.slow  # by default, recorded parameters are compared in test_range_methods.py
 @in_parts(2)
 @for_each("round_zero", [False, True])
 @for_each("data", some(DATA, 4))
@@ -49,6 +50,7 @@ def test_half_quadratic_is_hqqs(data, round_zero, part):
         assert torch.equal(result.codes.float(), codes.reshape(x.shape).float())
 
 
+@pytest.mark.slow  # by default, recorded parameters are compared in test_range_methods.py
 def test_half_quadratic_of_a_tensor_walked_in_pieces():
     """The mean is over the entire tensor, even though the tensor is processed in pieces."""
     pytest.importorskip("hqq")

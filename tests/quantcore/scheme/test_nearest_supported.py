@@ -25,7 +25,7 @@ SCHEMES = [
 ]
 
 
-@in_parts(3)
+@in_parts(7)
 def test_a_format_that_is_ruled_out_is_refused_at_every_granularity(part):
     """Match skips such formats without looking at granularities."""
     places = [

@@ -45,7 +45,7 @@ RANGE_SETTINGS = [
 CONVENTIONS = [qc.TEXTBOOK, qc.Convention.of("textbook", overflow="wrap")]
 
 
-@in_parts(13)
+@in_parts(37)
 @for_each("granularity", GRANULARITIES, ids=str)
 @for_each("setting", RANGE_SETTINGS, ids=str)
 def test_text_reads_back(granularity, setting, part):
@@ -57,6 +57,7 @@ def test_text_reads_back(granularity, setting, part):
         assert qc.Scheme.parse(" · ".join(reversed(split_words(text)))) == scheme
 
 
+@pytest.mark.slow  # by default, each text that is read is the scheme again
 def test_texts_are_distinct():
     schemes = [
         qc.Scheme(*choice)

@@ -14,7 +14,7 @@ SCHEMES = json.loads((DATA / "scheme_texts.json").read_text(encoding="utf-8"))
 LINKS = json.loads((DATA / "links.json").read_text(encoding="utf-8"))
 
 
-@for_each("text", some(SCHEMES, 6))
+@for_each("text", some(SCHEMES, 13))
 def test_scheme_text(text):
     with warnings.catch_warnings(action="ignore"):
         scheme = qc.Scheme.parse(text)
@@ -23,7 +23,7 @@ def test_scheme_text(text):
         assert qc.Scheme.parse(str(scheme)) == scheme
 
 
-@for_each("number", some(range(len(LINKS)), 31), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
+@for_each("number", some(range(len(LINKS)), 131), ids=lambda n: f"{LINKS[n]['page'] or 'explore'}-{n}")
 def test_link(number):
     link = LINKS[number]
     at = texts.opened(link["page"], link["parameters"])

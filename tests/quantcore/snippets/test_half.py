@@ -5,6 +5,7 @@ import warnings
 import half_cases as half
 import pytest
 import torch
+from parts import some
 from script_run import run
 
 import quantcore as qc
@@ -77,6 +78,7 @@ def test_with_torch_alone_all_recorded_cases():
     each(by_torch, lambda place: True)
 
 
+@pytest.mark.slow  # by default, scripts of four libraries are run in test_snippets.py
 def test_with_quantcore():
     assert len(each(by_quantcore, lambda place: place == 1)) > 25
 
@@ -92,8 +94,8 @@ def test_with_the_libraries():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("library", ["torchao", "compressed_tensors"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("library", some(["torchao", "compressed_tensors"], 2))
+@pytest.mark.parametrize("dtype", some([torch.bfloat16, torch.float16], 2))
 def test_with_a_library(library, dtype):
     pytest.importorskip(library)
     x = torch.randn((20, 24), generator=torch.Generator().manual_seed(0)).to(dtype)

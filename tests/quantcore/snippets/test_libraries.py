@@ -46,6 +46,9 @@ WIDTHS = ["int4", "uint4", "int8", "uint8", "int8n", "int3", "uint6", "int16", "
 SYMMETRIES = ["symmetric", "asymmetric"]
 AIMET = importlib.util.find_spec("aimet_torch") is not None
 TODAY = [name for name in RECIPES if AIMET or not name.startswith("aimet")]
+# whose import takes seconds: by default, their scripts are written, and their numbers compared with recorded ones
+SLOW = ("brevitas", "compressed_tensors", "hqq", "quanto")
+each_today = for_each("name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(SLOW)) for name in TODAY])
 
 
 def sample(shape, seed=0):
@@ -85,7 +88,7 @@ def results(name, each):
 
 
 @in_parts(4)
-@for_each("name", some(TODAY, 7))
+@for_each("name", some(TODAY[::-1], 12))
 def test_scripts_hold(name, part):
     """They do, and they cover each symmetry and granularity that the library has."""
     ran, every = set(), list(results(name, len(part(range(3)))))
@@ -108,8 +111,8 @@ def test_scripts_hold(name, part):
     assert {g.title().replace("_", "") for g in granularities} == {granularity for _, granularity in ran}
 
 
-@in_parts(23)
-@for_each("name", TODAY)
+@in_parts(47)
+@each_today
 def test_scripts_hold_on_recorded_inputs(name, part):
     """The records include ties, tiny, huge and one-sided rows, NaN and infinity."""
     count = 0
@@ -126,7 +129,7 @@ def test_scripts_hold_on_recorded_inputs(name, part):
     assert count >= len(part(range(14)))
 
 
-@in_parts(43)
+@in_parts(97)
 @for_each("name", RECIPES)
 def test_torch_by_hand_holds_on_recorded_inputs(name, part):
     for case in part(golden_cases.cases(name)):
@@ -157,7 +160,7 @@ def plain(name, seed=0, setting="min_max", shape=(4, 6)):
     return qc.apply(sample(shape, seed), qc.Scheme.parse(text))
 
 
-@for_each("name", TODAY)
+@each_today
 @for_each("part", ["x = ", "expected = ", "expected_scale = "])
 def test_script_notices_other_numbers(name, part):
     """Each of its assertions can fail."""
@@ -226,6 +229,7 @@ def test_fake_quantize_can_not_be_read_back_under_an_infinite_scale():
         library_script(qc.apply(x, qc.Scheme.parse("int8 asymmetric torch.fake_quantize")))
 
 
+@pytest.mark.slow  # by default, the two messages are tested above
 def test_what_torch_ao_refuses_is_so():
     """What two messages say about quanto and torchao is true of the installed libraries."""
     from optimum.quanto import AbsmaxOptimizer  # noqa: F401  registers the operator

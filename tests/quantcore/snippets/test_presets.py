@@ -18,6 +18,8 @@ from quantcore.snippets.libraries import CALLS
 # distribution -> module, where they differ
 MODULES = {"compressed-tensors": "compressed_tensors", "ggml": "gguf"}
 SCRIPTED = [name for name, preset in qc.PRESETS.items() if preset.convention.name in CALLS]
+# by default, of libraries that do not take seconds to import
+FEW = ("torchao.fp8_e4m3fn", "torchao.mxfp4.RCEIL", "torchao.tinygemm_g128", "bitsandbytes.blockwise", "gguf.Q8_0", "gguf.Q6_K")
 
 
 @pytest.fixture(autouse=True)
@@ -58,12 +60,12 @@ def runs(name, result):
         pytest.fail(f"{error!r}\n{script}")
 
 
-@for_each(("name", "long"), [*some_rows((name, False) for name in SCRIPTED), *some_rows(((name, True) for name in SCRIPTED), 7)])
+@for_each(("name", "long"), [*((name, False) for name in FEW), *some_rows(((name, True) for name in FEW), 5), *(pytest.param(name, long, marks=pytest.mark.slow) for name in SCRIPTED for long in (False, True))])
 def test_script_holds(name, long):
     runs(name, result_of(name, rows(name, 0, long)))
 
 
-@for_each("name", some(SCRIPTED, 5))
+@for_each("name", [*FEW[::4], *(pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTED)])
 def test_script_notices_other_numbers(name):
     """Each of its assertions can fail: with the tensor, the codes or the scales of another script."""
     needs(name)
@@ -112,7 +114,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@for_each(("name", "changes", "shape"), OTHERS, ids=str)
+@for_each(("name", "changes", "shape"), some_rows(OTHERS, 6), ids=str)
 def test_what_a_call_takes_as_an_argument_may_differ(name, changes, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(2)) * 2
     runs(name, qc.apply(x, dataclasses.replace(qc.PRESETS[name], **changes)))

@@ -56,7 +56,7 @@ def sample(shape, seed=0):
     return torch.randn(shape, generator=generator) * 2 + 0.3
 
 
-@for_each(("shape", "text"), some_rows(combinations(), 7))
+@for_each(("shape", "text"), some_rows(combinations(), 17))
 @for_each("write", WRITERS)
 def test_script_holds(write, shape, text):
     x = sample(shape)
@@ -135,7 +135,7 @@ def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
 
 
 @for_each("kernel", "ABCDFGH")
-@for_each("text", ["int4 per_channel", "uint4 asymmetric per_group(4)", "uint8 symmetric"])
+@for_each("text", some(["uint4 asymmetric per_group(4)", "int4 per_channel", "uint8 symmetric"], 3))
 def test_scripts_hold_for_every_kernel(kernel, text):
     """All but the fused one, which is tested on its library's records."""
     x = sample((6, 8))
@@ -294,7 +294,7 @@ def test_script_of_a_large_tensor_reads_the_export(tmp_path, monkeypatch):
     run(torch_script(literal(x.numpy()), qc.apply(x, qc.Scheme.parse("int4 per_group(32)"))))
 
 
-@for_each("name", some(qc.PRESETS, 5))
+@for_each("name", some(qc.PRESETS, 11))
 def test_scripts_of_presets(name):
     result = qc.apply(sample((4, 256) if name != "torchao.nf4" else (64, 256)), qc.PRESETS[name])
     run(quantcore_script(literal(result.x), result))

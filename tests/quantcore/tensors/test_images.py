@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from grid import for_each
+from parts import Part, in_parts
 from PIL import Image
 
 from quantcore.analysis import MAX_CELLS
@@ -243,6 +244,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # by default, images of one part more than the limit are refused
 def test_an_image_of_many_parts_is_read() -> None:
     plain = read_tensor(of(G8, GREY), "x.png")
     assert np.array_equal(read_tensor(of(G8, GREY, chunk(b"tEXt", b"a\0b") * (MAX_CHUNKS - 9)), "x.png"), plain)
@@ -327,17 +329,18 @@ def peak_of(data: bytes, small: bytes, results: Any) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system doesn't tell a process its peak")
-def test_an_image_takes_no_more_memory_than_it_claims() -> None:
+@in_parts(3)
+def test_an_image_takes_no_more_memory_than_it_claims(part: Part) -> None:
     color = Image.new("RGB", (2000, 1500), (9, 99, 200))
     small = color.resize((20, 15))
     files = [
-        (bomb(3500), bomb(20)),
-        (saved(color, "JPEG"), saved(small, "JPEG")),
-        (saved(color.resize((1000, 750)), "WEBP", lossless=True), saved(small, "WEBP", lossless=True)),
+        lambda: (bomb(3500), bomb(20)),
+        lambda: (saved(color, "JPEG"), saved(small, "JPEG")),
+        lambda: (saved(color.resize((1000, 750)), "WEBP", lossless=True), saved(small, "WEBP", lossless=True)),
     ]
     fork = multiprocessing.get_context("fork")  # importing torch again takes seconds
     results = fork.Queue()
-    for data, like_it in files:
+    for data, like_it in (file() for file in part(files)):
         process = fork.Process(target=peak_of, args=(data, like_it, results))
         process.start()
         peak, claimed = results.get(timeout=60)

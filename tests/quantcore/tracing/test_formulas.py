@@ -230,8 +230,8 @@ def test_where_a_mean_is_subtracted_the_range_is_that_of_what_is_left(rule):
 OF_RANGES = [name for name, record in CONVENTIONS.items() if record.library != "ggml"]
 
 
-@in_parts(106)
-@for_each("name", OF_RANGES)
+@in_parts(211)
+@for_each("name", some(OF_RANGES, 2))
 def test_every_line_comes_to_its_value(name, part):
     checked, cases = 0, []
     for text, scheme in library.schemes().items():
@@ -278,7 +278,7 @@ def test_a_line_that_is_false_is_found():
             assert proved(wrong, t) is False, step
 
 
-@for_each("name", some(["onnxruntime", "onnx", "compressed_tensors", "textbook"], 2))
+@for_each("name", some(["onnxruntime", "onnx", "compressed_tensors", "textbook"], 4))
 def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
     """There it matters whether s is divided by before or after it is rounded to float32."""
     rng, differ = np.random.default_rng(0), 0

@@ -107,7 +107,7 @@ def test_digits_are_split_evenly():
 # Gradients
 
 
-@for_each("convention", some(qc.INTEGER_CONVENTIONS.values(), 4), ids=lambda c: c.name)
+@for_each("convention", some(qc.INTEGER_CONVENTIONS.values(), 9), ids=lambda c: c.name)
 @in_parts(5)
 def test_fake_quantized_is_dequantized(convention, part):
     x, found = sample(12, 10), 0
@@ -279,7 +279,7 @@ def test_summary(points):
 
 
 @for_each("weights", some(["int3 asymmetric per_group(24)", "int4", "int4 per_channel percentile(99)"], 2))
-@for_each("activations", [None, "uint4 asymmetric", "int8 percentile(99.9)"])
+@for_each("activations", some([None, "uint4 asymmetric", "int8 percentile(99.9)"][::-1], 2))
 def test_before_the_first_step_it_is_post_training_quantization(network, weights, activations):
     schemes = qc.Scheme.parse(weights), activations and qc.Scheme.parse(activations)
     after = training.ptq(network, *schemes)
@@ -303,7 +303,7 @@ def test_before_the_first_step_it_is_post_training_quantization(network, weights
     assert torch.equal(after.logits(images), x)
 
 
-@pytest.mark.parametrize("learned_scales", [False, True])
+@pytest.mark.parametrize("learned_scales", some([True, False], 2))
 def test_what_is_trained_is_what_the_scheme_gives(network, learned_scales):
     scheme = qc.Scheme.parse("int3 per_group(24)")
     *_, last = training.qat(network, scheme, training=ONCE, learned_scales=learned_scales)

@@ -67,7 +67,7 @@ def original_of(given: Case, folder):
     return values, release(folder, {n: torch.tensor(v) for n, v in values.items()})
 
 
-@for_each("given", some(sound(), 11), ids=str)
+@for_each("given", some(sound(), 23), ids=str)
 def test_metrics_of_every_format(given, tmp_path):
     values, original = original_of(given, tmp_path / "a")
     other = open_checkpoint(given.release)
@@ -127,7 +127,7 @@ SHAPES = [
 ]
 
 
-@for_each("shape", SHAPES, ids=str)
+@for_each("shape", [pytest.param(shape, marks=[pytest.mark.slow] * (math.prod(shape) > 500_000)) for shape in SHAPES])
 def test_any_shape(shape, tmp_path):
     x = np.asarray(np.random.default_rng(0).normal(size=shape), np.float32)
     y = np.asarray(noisy(x) if x.size > 1 else x + 3, np.float32)
@@ -166,7 +166,7 @@ def large(tmp_path_factory):
     return original, quantized
 
 
-@in_parts(11)
+@in_parts(23)
 def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, part, monkeypatch):
     """Whatever the stops and threads, and through JSON, the record is equal to the last bit."""
     monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
@@ -222,7 +222,7 @@ def permuted(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
 
 
-@for_each("rows", [None, 5, 20])
+@for_each("rows", some([5, None, 20], 3))
 @for_each("gguf_side", ["original", "other"])
 def test_rows_of_queries_and_keys(gguf_side, rows, tmp_path, monkeypatch):
     """With GQA, keys have fewer heads; both orders are measured and reported, and the better one is used; in any boxes."""
@@ -317,7 +317,7 @@ def test_experts_fused_ones_and_their_places(tmp_path):
         assert block.original_index == (e, 8 + block.index[0], block.index[1])
 
 
-@for_each("kind", ["llama4", "gpt_oss"])
+@for_each("kind", some(["gpt_oss", "llama4"], 2))
 def test_experts_stored_as_in_out(kind, tmp_path):
     """Against experts apart and stacks of [out, in]; gpt-oss alternates gate and up, and its down_proj is square."""
     draw, alternate = torch.Generator().manual_seed(0), kind == "gpt_oss"

@@ -268,12 +268,12 @@ DAMAGES = {
 
 
 def table():
-    """Every 22nd damage in one format, and all of them in all formats as slow tests."""
+    """Every 40th damage in one format, and all of them in all formats as slow tests."""
     for number, (what, (_, _, _, names)) in enumerate(DAMAGES.items()):
         first = "ct_int4" if "ct_int4" in names else names[0]
         for name in names:
             yield pytest.param(
-                what, name, marks=[] if name == first and number % 22 == 0 else pytest.mark.slow
+                what, name, marks=[] if name == first and number % 40 == 0 else pytest.mark.slow
             )
 
 

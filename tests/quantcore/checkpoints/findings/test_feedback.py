@@ -76,7 +76,7 @@ GIVEN = {
     some([
         {}, {"bits": 4}, {"dtype": torch.float16}, {"dtype": torch.float32}, {"bits": 6, "gptq": False}, {"symmetric": False},
         {"size": 128}, {"bits": 5, "gptq": False, "scales": "float32"},
-    ]),
+    ], 8),
     ids=str,
 )  # fmt: skip
 @in_parts(5)
@@ -135,7 +135,7 @@ def is_named(found, row, column):
 
 
 @in_parts(2)
-@for_each("arithmetic", ARITHMETIC)
+@for_each("arithmetic", some(ARITHMETIC, 3))
 def test_a_flipped_bit_is_found_whatever_the_arithmetic(arithmetic, part, tmp_path):
     seeds, turn = [(0, 4), (1, 8)], list(ARITHMETIC).index(arithmetic) % 2
     for seed, bits in part(seeds[turn:] + seeds[:turn]):

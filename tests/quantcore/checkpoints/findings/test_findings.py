@@ -90,7 +90,7 @@ def originals(given, folder, error=0.01):
     return release(folder, noisy)
 
 
-@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 31), ids=str)
+@for_each("given", some([c for c in sound() if str(c) not in ("imatrix", "bad_q5k_leak")], 43), ids=str)
 def test_a_sound_release_agrees_with_its_original(given, tmp_path):
     found = open_checkpoint(given.release).findings(originals(given, tmp_path / "original"))
     assert kinds(found, "error") == set(), found
@@ -336,7 +336,7 @@ def test_a_check_can_be_left(tmp_path, monkeypatch):
     assert [s.done for s in steps(checkpoint)][-1] == step.total
 
 
-@in_parts(8)
+@in_parts(31)
 def test_boxes_give_what_the_whole_gives(part, tmp_path, monkeypatch):
     """Small boxes that cut through rows, blocks and heads give the same findings."""
     starts = (

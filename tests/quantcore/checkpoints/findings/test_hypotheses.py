@@ -10,6 +10,7 @@ import torch
 from checkpoint_cases import case
 from checkpoint_cases import sound as golden
 from grid import for_each
+from parts import some_rows
 from releases import save
 from suspects import (
     COLUMNS,
@@ -370,7 +371,7 @@ def test_values_and_codes_of_another_weight(tmp_path):
 
 @for_each(
     ("what", "fit", "explains"),
-    [
+    some_rows([
         # of a plain weight: no more than rounding, and half of before
         ("plain", Residual(0, 1e-7), True), ("plain", Residual(0, 1e-6), True), ("plain", Residual(0, 2e-6), False),
         # of codes with steps: about as near as rounding to nearest, and less than before
@@ -388,7 +389,7 @@ def test_values_and_codes_of_another_weight(tmp_path):
         # of codes without steps: half of before and, beside siblings, 1.3 times their error
         ("rows of a grid", Residual(0, 0.499), True), ("rows of a grid", Residual(0, 0.5), False), ("few rows of a grid", Residual(0, 0.64), True),
         ("few rows of a grid", Residual(0, 0.651), False), ("siblings of a grid", Residual(0, 0.129), True), ("siblings of a grid", Residual(0, 0.131), False),
-    ],
+    ], 2),
 )  # fmt: skip
 def test_what_explains_an_error(what, fit, explains, tmp_path):
     """Before: a relative error of 1, a median |error| twice that of rounding to nearest."""

@@ -9,6 +9,7 @@ import releases
 import torch
 from checkpoint_cases import case
 from grid import for_each
+from parts import some
 from releases import save
 from suspects import (
     COLUMNS,
@@ -210,7 +211,7 @@ def test_transposed(tmp_path):
 
 
 @for_each(
-    "order", ["swapped in pairs", "with the two halves swapped", "reversed in runs of 8"]
+    "order", some(["with the two halves swapped", "reversed in runs of 8", "swapped in pairs"], 2)
 )
 def test_codes_in_another_order(order, tmp_path):
     """Codes of columns, or of rows, are permuted; scales are where they belong."""

@@ -9,7 +9,7 @@ import releases
 import torch
 from checkpoint_cases import case, flipped
 from grid import for_each
-from parts import in_parts
+from parts import in_parts, some
 from releases import WRITERS, save
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, of_layers, suspect, weight
 
@@ -32,7 +32,7 @@ from quantcore.checkpoints.findings.walk import Box, Ordered
         ("ct_mxfp4", "scale_code", 8), ("ct_nvfp4", "scale_code", 8), ("gguf_legacy", "d", 16), ("bnb_int8", "scale", 32),
     ],
 )  # fmt: skip
-@in_parts(3)
+@in_parts(7)
 def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, part, tmp_path):
     """Flipped in the file and read again, the scale is larger by the factor that is predicted for the flip."""
     given = case(name)
@@ -489,7 +489,7 @@ def away(run, errors):
     return replace(run, x=run.y + torch.tensor(errors) * run.gap)
 
 
-@for_each("name", ["awq", "mxfp4", "ct_int4"])
+@for_each("name", some(["mxfp4", "awq", "ct_int4"], 2))
 def test_how_far_rounding_may_be_off(name, tmp_path):
     """Half a step, and the tolerance times the code, its zero point and 1, in steps; and a thousandth of a step."""
     x = weight() + 0.01

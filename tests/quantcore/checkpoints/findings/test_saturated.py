@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import releases
 import torch
+from parts import in_parts
 from releases import GROUP, WRITERS, save
 from suspects import M, W, awq_of, awq_stored, ct_stored, grid_of, weight
 
@@ -114,11 +115,12 @@ def test_floats(tmp_path):
     assert found.facts["reach"] == pytest.approx(sqnr(x, right), rel=1e-4)
 
 
-def test_clipping_that_pays(tmp_path):
+@in_parts(3)
+def test_clipping_that_pays(part, tmp_path):
     """A search for the scale clips, too, but loses little, or less in most elements."""
     x = weight()
     outliers = x.clone()
     outliers[:, ::GROUP] *= 6
     for case, w in (("alike", x), ("outliers", outliers)):
-        for name in ("ct_int4_search", "gptq_search", "gptq_feedback", "mxfp4"):
+        for name in part(("ct_int4_search", "gptq_search", "mxfp4", "gptq_feedback")):
             assert check(tmp_path / case / name, WRITERS[name][0](M, w), w, name) == [], (case, name)

@@ -164,7 +164,7 @@ REST = [
 ]
 
 
-@for_each(("what", "form"), [*some_rows(FIRST, 17), *REST])
+@for_each(("what", "form"), [*some_rows(FIRST, 34), *REST])
 def test_what_is_broken_is_one_error(what, form, tmp_path):
     _, change, kind, name, facts = BROKEN[what]
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)
@@ -199,7 +199,7 @@ def test_flags_that_are_numbers(tmp_path):
     )
 
 
-@for_each(("kind", "form"), [("bert", "gptq_desc_act"), ("hybrid", "nvfp4")])
+@for_each(("kind", "form"), some_rows([("bert", "gptq_desc_act"), ("hybrid", "nvfp4")], 2))
 def test_a_sound_model_has_no_warning(kind, form, tmp_path):
     found = release(tmp_path, *stored(kind, form, 3, 6)).findings()
     assert [f.sentence for f in found if f.severity != "note"] == []

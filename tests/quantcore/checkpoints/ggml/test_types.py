@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 from grid import for_each
-from parts import in_parts
+from parts import in_parts, some
 from places import CHECKPOINTS
 
 import quantcore as qc
@@ -216,7 +216,7 @@ def test_bytes(name, part):
         )
 
 
-@for_each("name", WEIGHTED)
+@for_each("name", some(WEIGHTED, 3))
 def test_texts_are_the_schemes(name):
     """With and without importance, the scheme's text reads back and gives the same bytes."""
     found = recorded()
