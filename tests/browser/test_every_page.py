@@ -92,10 +92,11 @@ def has_one_scale_of_type(app: Any) -> None:
     assert cells(app.page) <= {CELL}, app.page.url
 
 
-def follows_the_theme(app: Any) -> None:
-    light = app.page.evaluate(COLORS)
+def follows_the_theme(app: Any) -> str:
+    """From light to dark; returns the colors before."""
+    light: str = app.page.evaluate(COLORS)
     switch(app, "dark", before=light)
-    switch(app, "light", before=light, colors=light)
+    return light
 
 
 def watched(app: Any) -> Any:
@@ -106,7 +107,7 @@ def watched(app: Any) -> Any:
     return app
 
 
-def opens_in_its_place_and_follows_the_theme(app: Any, link: str) -> None:
+def opens_in_its_place(app: Any, link: str) -> None:
     """Open a link in a tab that is watched."""
     app.page.goto(f"{app.address}/{link}")
     at_rest(app.page)
@@ -115,7 +116,6 @@ def opens_in_its_place_and_follows_the_theme(app: Any, link: str) -> None:
     if not link.startswith("learn"):
         charts_have_names(app)
     has_one_scale_of_type(app)
-    follows_the_theme(app)
 
 
 @pytest.mark.slow  # by default, one page is looked at in test_history.py, and a lesson in test_learn.py
@@ -123,11 +123,13 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(new_app: Callable[..., 
     app = watched(new_app(server, own=True))
     places = set()
     for link in LINKS:
-        opens_in_its_place_and_follows_the_theme(app, link)
+        opens_in_its_place(app, link)
         if link == "formats":  # a painted table of five rows and a header, in a frame of 1 px
             table = app.page.get_by_test_id("stDataFrame").bounding_box()
             assert (table["height"] - 2) / 6 == pytest.approx(ROW, abs=0.3)
         places.add(str(app.page.get_by_role("button", name="Link", exact=True).bounding_box()))
+        light = follows_the_theme(app)
+        switch(app, "light", before=light, colors=light)
     assert len(places) == 1
 
 

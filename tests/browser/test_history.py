@@ -15,7 +15,7 @@ from tests.browser.test_brought import (
     pasted_text_is_the_tensor_and_undo_returns,
     what_is_pasted_before_the_page_is_drawn_is_taken_then,
 )
-from tests.browser.test_every_page import opens_in_its_place_and_follows_the_theme, watched
+from tests.browser.test_every_page import follows_the_theme, opens_in_its_place, watched
 from tests.browser.test_findings import (
     fix_and_back_and_what_it_writes_late_into_the_link_is_the_same_step,
     show_outlines_the_cells_in_all_four_maps,
@@ -112,7 +112,8 @@ def test_a_page_opens_in_its_place_back_undoes_controls_and_a_fix_and_what_is_br
     """One visit; a failure names its step."""
     app = watched(new_app(server, own=True))
     notes_when_pages_can_ask(app)
-    opens_in_its_place_and_follows_the_theme(app, "?tab=Distribution")
+    opens_in_its_place(app, "?tab=Distribution")
+    follows_the_theme(app)
     app.tab("Arithmetic")  # below the maps, so that the page scrolls
     app.page.get_by_test_id("stMain").evaluate("(main) => main.scrollTop = 0")
     app.expect_parameters()

@@ -168,7 +168,7 @@ def the_maps_follow_a_drag_and_the_run_draws_what_is_seen(app: Any) -> None:
     run, steps = app.page.evaluate(f"[{RUN}, history.length]")
     app.page.mouse.move(*thumb(app, 4))
     app.page.mouse.down()
-    for bits in (6, 9, 4, 3):
+    for bits in (6, 9, 3):
         app.page.mouse.move(*thumb(app, bits), steps=3)
         expect_followed(app, x, qc.Scheme(qc.IntFormat(bits)))
     assert app.page.evaluate(RUN) == run

@@ -48,8 +48,7 @@ def test_keys_borders_color_bars_overviews_and_what_is_not_finite(app: Any) -> N
     block_borders(app)
     app.type("_scheme_text", "int5")
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
-    app.type("shape", "64")
-    app.wait(f"{REST} && {SHOWN}('x')?.length === 1")
+    other_cells_are_shown_in_full(app)
     the_numbers_along_a_flat_bar_do_not_overlap(app)
     a_box_on_an_overview_opens_the_part(app)
     app.choose("src", "paste")
@@ -209,8 +208,13 @@ def zoom_stays_when_a_control_changes(app: Any) -> None:
     app.click(3, 4)  # a click finds its cell in a zoomed map, too
     app.expect_parameter("cell", "3, 4")
     assert app.maps(f"() => {ZOOM}") == zoomed
-    app.type("shape", "64")  # other cells are shown in full
-    app.page.wait_for_function(f"() => {ZOOM}[1] - {ZOOM}[0] === 64")
+
+
+def other_cells_are_shown_in_full(app: Any) -> None:
+    app.drag((1, 1), (5, 6))
+    app.wait(f"{ZOOM}[1] - {ZOOM}[0] < 7")
+    app.type("shape", "64")
+    app.wait(f"{REST} && {ZOOM}[1] - {ZOOM}[0] === 64")
 
 
 def numbers_appear_where_a_zoom_makes_them_readable(app: Any, row: int, column: int) -> None:

@@ -30,18 +30,16 @@ def shown(app: Any, name: str, step: str | None) -> None:
     app.wait(f"document.querySelector('{NEXT}')")
 
 
-def test_keys_of_a_clicker_go_on_and_the_focus_stays_on_next(app: Any) -> None:
-    opened(app, "scale", learn_scale_step="range")
-    shown(app, "scale", "range")
-    app.page.keyboard.press("PageDown")
+def test_a_key_of_a_clicker_goes_on_and_the_focus_stays_on_next(app: Any) -> None:
+    opened(app, "scale", learn_scale_step="bits")
     shown(app, "scale", "bits")
-    next_keeps_the_focus_at_the_last_step(app)
+    next_keeps_the_focus_at_the_last_step(app, "PageDown")
 
 
-def next_keeps_the_focus_at_the_last_step(app: Any) -> None:
+def next_keeps_the_focus_at_the_last_step(app: Any, key: str) -> None:
     """Beyond it lies the next lesson, and the focus is on Next there too."""
     app.page.locator(NEXT).first.focus()
-    app.page.keyboard.press("Enter")
+    app.page.keyboard.press(key)
     shown(app, "scale", "yours")
     app.wait(
         f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.href.includes('/learn-zero-point')"
@@ -65,7 +63,7 @@ def test_mercury_is_dragged_and_keys_are_held_stay_with_what_has_the_focus_and_l
     shown(app, "scale", "range")
     app.page.keyboard.press("PageDown")
     shown(app, "scale", "bits")
-    next_keeps_the_focus_at_the_last_step(app)
+    next_keeps_the_focus_at_the_last_step(app, "Enter")
     keys_stay_with_what_has_the_focus(app)
     app.page.keyboard.press("PageDown")
     shown(app, "zero_point", None)
