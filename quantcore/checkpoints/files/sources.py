@@ -209,12 +209,8 @@ class LocalSource(ByteSource):
         return " ".join(map(str, self._identity))
 
     def _read(self, offset: int, size: int) -> memoryview:
-        file, info = _open_regular(self._path, self.name)
+        file, _ = _open_regular(self._path, self.name)
         try:
-            if _identity(info) != self._identity:
-                raise QuantError(
-                    f"{named(self.name)} has changed since it was opened; open the checkpoint again."
-                )
             data = np.empty(size, np.uint8).data  # not zeroed first, unlike a bytearray
             done = 0
             while done < size:  # one read returns 2 GB at most
@@ -222,6 +218,10 @@ class LocalSource(ByteSource):
                 if count == 0:
                     break
                 done += count
+            if _identity(os.fstat(file)) != self._identity:  # asked last: it may change while it is read
+                raise QuantError(
+                    f"{named(self.name)} has changed since it was opened; open the checkpoint again."
+                )
             return data[:done]
         finally:
             os.close(file)

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import json
+import os
 import struct
 
 import fsspec
@@ -19,6 +20,7 @@ from safetensors.torch import save_file
 from quantcore import QuantError
 from quantcore.checkpoints import ByteCounter, listing, open_checkpoint
 from quantcore.checkpoints import tensor as tensor_module
+from quantcore.checkpoints.files import sources
 
 
 def _header_bytes(folder):
@@ -235,3 +237,22 @@ def test_ranges_that_were_read_are_told_apart_up_to_a_limit():
         counter.add("a", start, start + 4)
     assert counter.total == 6_000
     assert counter.total < counter.different <= 15_000
+
+
+@pytest.mark.parametrize("changed", [b"", b"\1" * 16], ids=["shorter", "as long"])
+def test_a_file_that_changes_while_it_is_read_is_not_read(tmp_path, monkeypatch, changed):
+    file = tmp_path / "x.bin"
+    file.write_bytes(bytes(16))
+    source = sources.LocalSource(str(file), file.name)
+    assert bytes(source.read(0, 16)) == bytes(16)
+    opened = sources._open_regular
+
+    def open_and_change(path, name):
+        found = opened(path, name)
+        file.write_bytes(changed)
+        os.utime(file, ns=(1, 1))  # clocks of file systems are coarse
+        return found
+
+    monkeypatch.setattr(sources, "_open_regular", open_and_change)
+    with pytest.raises(QuantError, match="'x.bin' has changed since it was opened; open"):
+        source.read(0, 16)
