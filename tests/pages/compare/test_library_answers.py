@@ -65,7 +65,7 @@ def test_every_example_is_here() -> None:
         assert sum(title in example.title for example in controls.EXAMPLES) == 1
 
 
-@in_parts(3)
+@in_parts(5)
 def test_examples_say_why_and_have_a_table(part: Part) -> None:
     at = opened()
     for title, why in part(EXAMPLES.items()):

@@ -129,7 +129,7 @@ def test_an_uploaded_file_stays_until_it_is_removed_and_a_bad_one_is_one_sentenc
     assert said(at.run().error) == said(at.error)
     at = upload(at, "codes.csv", typed(codes_of("int8 per_tensor")))
     assert results(at)["Codes that differ"][0] == "none"
-    at = at.switch_page("explore/formats/page.py").run().switch_page("compare/match/page.py").run()
+    at = at.switch_page("learn/overview.py").run().switch_page("compare/match/page.py").run()
     assert at.file_uploader(key="match_file").value is None
     assert results(at)["Codes that differ"][0] == "none"
     at = at.button(key="match_file_remove").click().run()
@@ -240,9 +240,10 @@ def test_bad_parameters_stay_where_they_are(key, text, words):
 
 
 def test_codes_and_parameters_stand_in_the_link(few_rounds):
-    codes = codes_of("uint8 asymmetric per_channel(1)")
+    fitting = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor"))
+    codes, given = fitting.codes.to(torch.int64), str(fitting.scale.item())
     at = opened()
-    at.text_input(key="match_scale").set_value("0.5")
+    at.text_input(key="match_scale").set_value(given)
     at = paste(at, typed(codes))
     carried, scale = at.query_params["match_q"], at.query_params["match_s"]
     other = the_app("match")
@@ -250,7 +251,7 @@ def test_codes_and_parameters_stand_in_the_link(few_rounds):
     other.query_params["match_q"], other.query_params["match_s"] = carried, scale
     other.run()
     assert other.text_area(key="match_text").value == typed(codes)
-    assert other.text_input(key="match_scale").value == "0.5"
+    assert other.text_input(key="match_scale").value == given
     results(other)  # and the search ran without being asked for
 
 

@@ -116,7 +116,7 @@ def answer(at: AppTest) -> str:
     [
         ("0.3, -1.1, 2.5, 0.7", "int4 symmetric", "float32", "12 bits instead of 32"),
         ("0.3, -1.1, 2.5, 0.7; 9, 1, 3, 0.2", "int8 per_channel(0)", "bfloat16", "16 bits instead of 16"),
-        ("100, 1, 1, 90", "int2 given(1)", "float32", "10 bits instead of 32"),
+        pytest.param("100, 1, 1, 90", "int2 given(1)", "float32", "10 bits instead of 32", marks=pytest.mark.slow),
         ("1, 2, 3, 7", "int4 given(1)", "float32", "12 bits instead of 32"),
         ("0, 0, 0, 0", "int4", "float32", "12 bits instead of 32"),
     ],
@@ -199,7 +199,7 @@ SCHEME_CHANGES = [
 
 @for_each(
     ("before", "key", "value", "expected"),
-    some_rows(SCHEME_CHANGES, 11),
+    some_rows(SCHEME_CHANGES, 16),
     ids=[f"{key}={value}" for _, key, value, _ in SCHEME_CHANGES],
 )
 def test_control_of_the_scheme(before: dict[str, str], key: str, value: Any, expected: str) -> None:
@@ -249,7 +249,7 @@ def test_axes_in_a_scheme_text_count_from_the_end_too() -> None:
         ("int4 per_group(", "per_group("),
         ("x" * 10_000, "xxx"),
         *((text, "alert(1)" if "script>" in text[:9] else "iframe") for text in HOSTILE),
-    ], 4),
+    ], 6),
     ids=lambda v: v[:24],
 )
 def test_bad_scheme_text(six_bits: AppTest, text: str, word: str) -> None:
@@ -353,7 +353,7 @@ def test_paste(pasting: AppTest, text: str) -> None:
         ("1,5", ["line 1"]),
         *((text, ["line 1"]) for text in HOSTILE),
         ("1 **2** :red[3] $4$", ["line 1"]),
-    ], 4),
+    ], 9),
     ids=lambda v: v[:20] if isinstance(v, str) else "",
 )
 def test_bad_paste(pasting: AppTest, text: str, words: list[str]) -> None:
@@ -483,7 +483,7 @@ def test_bad_upload(uploading: AppTest, name: str, data: bytes, word: str) -> No
         ({"shape": "2x3x4"}, "at", "2", "axis 0 (0–1)"),
         ({"shape": "2x3x4"}, "at", "x", "integers"),
         ({"shape": "2x3x4"}, "at", "1, 1", "axis 0 (0–1)"),
-    ], 13),
+    ], 20),
     ids=lambda v: v[:24] if isinstance(v, str) else None,
 )
 def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> None:
@@ -503,7 +503,7 @@ def test_bad_value(before: dict[str, str], key: str, value: Any, word: str) -> N
     [
         ("8, 8", "shape (8, 8)"),
         ("1", "one index per axis"),
-        ("a, b", "integers"),
+        pytest.param("a, b", "integers", marks=pytest.mark.slow),
         pytest.param("1.5, 2", "integers", marks=pytest.mark.slow),
         pytest.param("9" * 40 + ", 0", "shape (8, 8)", marks=pytest.mark.slow),
     ],
@@ -520,7 +520,7 @@ def test_bad_element_falls_back_to_the_worst(page: AppTest, typed: str, word: st
     ("size", "word"),
     [
         ("9", "9 elements, but the axis has 8"),
-        ("0", "1 or more"),
+        pytest.param("0", "1 or more", marks=pytest.mark.slow),
         pytest.param("-4", "1 or more", marks=pytest.mark.slow),
         pytest.param("four", "'four'", marks=pytest.mark.slow),
         pytest.param("2.5", "'2.5'", marks=pytest.mark.slow),
@@ -552,7 +552,7 @@ def test_what_is_left_empty_fits_the_tensor(shape: str, group: str, block: str) 
     assert_clean(at)
 
 
-@for_each("zero_point", some(["8", "1000", "-9"], 2))
+@for_each("zero_point", some(["8", "1000", "-9"], 3))
 def test_zero_point_outside_the_format_is_computed_with_a_finding(by_hand: AppTest, zero_point: str) -> None:
     at = change(by_hand, "zero_point", zero_point)
     assert_clean(at)
@@ -587,9 +587,9 @@ def test_switches_of_the_maps() -> None:
 
 
 def test_switches_of_the_distribution() -> None:
-    at = opened(per="block", tab="Distribution")
-    for key in ("log", "one_block"):
-        assert_codes(change(at, key, True))
+    at = opened(per="block", tab="Distribution", log="true")
+    assert widget(at, "log").value is True
+    assert_codes(change(at, "one_block", True))
 
 
 def test_axes_of_the_view() -> None:
@@ -618,7 +618,8 @@ def test_go_to_worst_and_show_all() -> None:
     assert drawn(at).shape == (64, 64)
 
 
-@for_each("tab", ["Arithmetic", "Distribution", "Scales", "Numbers", "Code", "Export"])
+# other tests open each tab with a matrix; of a tensor without axes, these have the most of their own
+@for_each("tab", some(["Scales", "Arithmetic", "Code", "Numbers", "Distribution", "Export"], 3))
 @for_each("shape", some(["()", "5", "2x3x4", "300x300", "8x8"], 5))
 def test_tab(tab: str, shape: str) -> None:
     at = opened(tab=tab, shape=shape)
@@ -636,7 +637,7 @@ def test_two_scales_have_a_chart() -> None:
 
 @for_each(
     ("name", "label"),
-    [("x", "original"), ("codes", "codes"), ("dequantized", "dequantized"), ("error", "error")],
+    some_rows([("error", "error"), ("x", "original"), ("codes", "codes"), ("dequantized", "dequantized")], 4),
 )
 def test_table_of_numbers(name: str, label: str) -> None:
     at = opened(tab="Numbers", table=label)
@@ -691,8 +692,7 @@ def test_pinned_scheme() -> None:
     x, pinned = drawn(at, "x"), scheme(at)
     widget(at, "_pin_button").click().run()
     assert at.query_params["pin"] == pinned
-    for bits in (4, 8):
-        change(at, "bits", bits)
+    change(at, "bits", 8)
     first, now = (qc.report(qc.apply(x, qc.Scheme.parse(text))) for text in (pinned, scheme(at)))
     assert figures(at)["Against the pinned scheme"] == pinned
     assert told_change(at, "SQNR") == (round(now.sqnr_db - first.sqnr_db, 2), "better", "pinned")
@@ -828,7 +828,7 @@ def test_damaged_tensor_in_the_link(src: str, text: str) -> None:
         {"tab": HOSTILE[1]},
         {"shape": "2x3x4", "down": "9"},
         {HOSTILE[0]: "1"},
-    ], 6),
+    ], 10),
     ids=lambda p: "&".join(f"{k}={v}" for k, v in p.items())[:30],
 )
 def test_link_with_a_value_that_cannot_be_used(parameters: dict[str, str]) -> None:
@@ -884,7 +884,7 @@ LIBRARY_LINES = {
 }
 
 
-@for_each("name", some(LIBRARY_LINES, 2))
+@for_each("name", some(LIBRARY_LINES, 3))
 def test_library_says_what_it_does_differently(page: AppTest, name: str) -> None:
     at = change(page, "library", name)
     assert_codes(at)
@@ -893,7 +893,7 @@ def test_library_says_what_it_does_differently(page: AppTest, name: str) -> None
     assert ("as aimet-torch reports it" in " ".join(lines(at))) == name.startswith("aimet")
 
 
-@for_each("name", some(qc.INTEGER_CONVENTIONS, 7))
+@for_each("name", some(qc.INTEGER_CONVENTIONS, 14))
 def test_link_names_a_library(name: str) -> None:
     at = opened(library=name, bits="8")
     if at.error:
@@ -918,8 +918,8 @@ def test_library_changes_what_can_be_chosen() -> None:
     assert all(8 % int(size) == 0 for size in widget(at, "group").options)
 
 
-@for_each("opens", [lambda: change(change(opened(), "per", "block"), "library", "onnx"),
-                                   lambda: opened(per="block", library="onnx")])  # fmt: skip
+@for_each("opens", some([lambda: change(opened(per="block"), "library", "onnx"),
+                         lambda: opened(per="block", library="onnx")]))  # fmt: skip
 def test_what_the_library_has_not_stays_until_changed(opens: Any) -> None:
     at = opens()
     assert widget(at, "per").value == "block"
@@ -944,7 +944,6 @@ def test_rounding(name: str) -> None:
     at = opened(rounding=name)
     assert_codes(at)
     assert scheme(at) == DEFAULT + f"(rounding={name})"
-    assert_codes(change(opened(), "_scheme_text", f"int4 onnxruntime(rounding={name})"))
 
 
 def test_rounding_that_is_none() -> None:
@@ -967,7 +966,7 @@ def test_scheme_text_of_floats_and_of_scales(page: AppTest, text: str) -> None:
     assert scheme(at) == text
 
 
-@for_each("name", some(qc.FLOATS, 8))
+@for_each("name", some(qc.FLOATS, 16))
 def test_format(name: str) -> None:
     at = opened(format=name)
     if name == "e8m0":  # has no sign: negative elements become NaN
@@ -983,7 +982,7 @@ def test_format(name: str) -> None:
     ("parameters", "words"),
     [
         ({"format": "float(9, 9)"}, ["exponent=9", "not supported"]),
-        ({"format": "nonsense"}, ["nonsense"]),
+        pytest.param({"format": "nonsense"}, ["nonsense"], marks=pytest.mark.slow),
         ({"scales": "nonsense"}, ["nonsense"]),
         ({"format": "e4m3fn", "library": "onnxruntime"}, ["onnxruntime", "e4m3fn"]),
     ],
@@ -992,7 +991,7 @@ def test_format_that_is_none(parameters: dict[str, str], words: list[str]) -> No
     assert_one_sentence(opened(**parameters), *words)
 
 
-@for_each("name", some(qc.PRESETS, 50))
+@for_each("name", some(qc.PRESETS, 100))
 def test_preset(rows_of_256: AppTest, name: str) -> None:
     at = change(rows_of_256, "_preset", name)
     assert_codes(at)

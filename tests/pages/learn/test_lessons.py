@@ -99,7 +99,7 @@ def test_a_practice_tensor_needs_no_tensor_of_the_visitor() -> None:
     assert_clean(pages[1])
 
 
-@for_each("name", some(LESSONS, 12))
+@for_each("name", some(LESSONS, 13))
 def test_large_mode_is_a_part_of_the_link_and_of_every_page(name: str) -> None:
     at = opened(name, learn_large="true")
     assert_clean(at)

@@ -401,7 +401,7 @@ def test_reading_lets_others_go_first_and_goes_on(monkeypatch, tmp_path):
     assert len(set(map(id, places))) == len(places) == len(read) - 2
 
 
-@in_parts(2)
+@in_parts(3)
 def test_hostile_names_are_text(part, monkeypatch, tmp_path):
     use_folder(monkeypatch, tmp_path)
     evil = [

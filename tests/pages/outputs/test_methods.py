@@ -128,8 +128,6 @@ def test_smoothquant() -> None:
     assert db["smoothquant"].sqnr_db == pytest.approx(
         dict(zip(bars["y"], array(bars["x"]), strict=True))["SmoothQuant"]
     )
-    at = change(at, "om_alpha", 0.0)
-    assert sentence(at, "With α = 0,").startswith("With α = 0,")
 
 
 def test_awq() -> None:
@@ -168,6 +166,7 @@ def test_gptq_column_by_column(order: bool) -> None:
     np.testing.assert_allclose(array(weight["z"]), found.weight_before(3))
     np.testing.assert_allclose(array(update["z"])[:, 4:], step.update)
     assert np.isnan(array(update["z"])[:, :4]).all()
+    assert any("GPTQModel can't be installed" in text for text in said(at.info))
     objective = numbers(sentence(at, "On the calibration tokens"))
     less = 100 * abs(1 - found.objective / found.nearest_objective)
     own, nearest = found.objective / (64 * 8), found.nearest_objective / (64 * 8)
@@ -253,7 +252,7 @@ def test_more_calibration_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 @for_each("parameters, expected", [
     ({"om_outliers": "9"}, "There can't be 9 outlier channels, since the layer has 8 inputs; give an integer from 0 to 8."),
     ({"shape": "8"}, "A layer's weight is a matrix, [out, in], but this tensor has shape (8,)"),
-    ({"shape": "2x3x4"}, "A layer's weight is a matrix"),
+    pytest.param({"shape": "2x3x4"}, "A layer's weight is a matrix", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(parameters: dict[str, str], expected: str) -> None:
     at = opened(**parameters)
@@ -346,8 +345,6 @@ def test_scripts_of_the_chosen_method_run(of_library: bool) -> None:
     at = change(at, "om_method", "kv_cache")
     (script,) = scripts(at)
     exec(compile(script, "script", "exec"), {})
-    at = change(at, "om_method", "gptq")
-    assert any("GPTQModel can't be installed" in text for text in said(at.info))
 
 
 @pytest.mark.slow  # by default, quantcore's methods are tested, and Layer has pasted activations

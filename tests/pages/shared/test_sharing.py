@@ -151,7 +151,7 @@ def test_off_says_what_to_do_instead(store):
     ("harm", "words"),
     [
         (lambda path: path.unlink(), "no longer stored"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x55"), "damaged"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x55"), "damaged", marks=pytest.mark.slow),
         pytest.param(lambda path: path.write_bytes(path.read_bytes() + b"\0"), "damaged", marks=pytest.mark.slow),
     ],
 )

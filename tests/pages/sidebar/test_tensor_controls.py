@@ -221,7 +221,7 @@ def test_source_that_was_chosen_before_is_not_taken_for_a_file() -> None:
 # The grid
 
 
-@for_each("shape", some(["20x300", "8x8", "5", "40", "3x20x4", "1", "2x3x4x5"], 6))
+@for_each("shape", some(["20x300", "8x8", "5", "40", "3x20x4", "1", "2x3x4x5"], 7))
 def test_edit_begins_with_the_tensor_that_was_shown_and_leads_back(shape: str) -> None:
     lengths = tensors.parse_shape(shape)
     x = tensors.generate(tensors.Generated("normal", lengths, 3))
@@ -385,7 +385,6 @@ def test_libraries_begin_with_the_library_of_the_sidebar() -> None:
         assert a in names
         return f"{a} {b.value or b.placeholder}"
 
-    assert compared() == "onnxruntime aimet.Quantize"
     assert compared(library="torchao") == "torchao aimet.Quantize"
     assert compared(library="aimet.Quantize") == "aimet.Quantize onnxruntime"
     assert compared(library="torchao", lib_a="onnxruntime", lib_b="onnx") == "onnxruntime onnx"
@@ -405,7 +404,7 @@ UNUSUAL = ["1e309", "-1e309", "nan", "inf", "-Infinity", "", "1" + "0" * 400, "x
        "[1, 2]", "½", "1,5", " 7 ", "\x00", ["1", "2"], ["inf", "3"], ["a", ""]]  # fmt: skip
 
 
-@in_parts(11)  # odd, as every second run is of another kind
+@in_parts(17)  # odd, as every second run is of another kind
 def test_unusual_values_of_every_parameter(part: Part) -> None:
     """Each run gives every parameter a different one of them, on a different page."""
     assert len(KEYS) > 100

@@ -183,6 +183,8 @@ def test_what_most_have_right_is_revealed_without_a_second_vote(classes):
     for i, student in enumerate(students):
         classes.answer(code, student, 1, [CODES.right[0], CODES.right[1] if i else "99"])
     at.run()
+    files = [e.proto.label for e in at.get("download_button")]
+    assert files == ["plan.json", "class.csv", "class.html"]
     press(at, "Show the answers")
     assert button(at, "Reveal what is right")  # 75%
     press(at, "Open again")
@@ -380,14 +382,6 @@ def test_a_class_is_regained_on_another_machine(classes):
     press(other, "Get it back")
     assert other.query_params["presenter"] == f"{code}.{secret}"
     press(other, "Show the text")
-
-
-def test_files_of_the_answers(classes):
-    at, code, _ = asked()
-    classes.answer(code, classes.join(code), 1, ["0", "77"])
-    at.run()
-    names = [e.proto.label for e in at.get("download_button")]
-    assert names == ["plan.json", "class.csv", "class.html"]
 
 
 @pytest.mark.parametrize("link", some(["zzzzzzzz.secret", "x", "zzzzzzzz", ".", "a" * 5000, "1e999999.1"], 3))
