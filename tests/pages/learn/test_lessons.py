@@ -76,9 +76,10 @@ def test_next_and_previous_walk_the_steps(name: str) -> None:
 
 @for_each("tensor", some(["2x3x4", "1x1", "7", "4x5"]))
 @for_each(("name", "step", "more"), [
-    ("scale", "yours", {}), ("zero_point", "choose", {}), ("error", "yours", {}),
+    ("scale", "yours", {}), *(pytest.param(name, step, {}, marks=pytest.mark.slow) for name, step in (("zero_point", "choose"), ("error", "yours"))),
     ("mistakes", "truncated", {"learn_mistakes_mine": "true", "learn_mistakes_shown": "reveal"}),
-    ("predict", "codes", {"learn_predict_mine": "true"}), ("predict", "scale", {"learn_predict_mine": "true"}),
+    ("predict", "codes", {"learn_predict_mine": "true"}),
+    pytest.param("predict", "scale", {"learn_predict_mine": "true"}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_tensors_of_every_shape(name: str, step: str, more: dict[str, str], tensor: str) -> None:
     assert_clean(opened(name, step, shape=tensor, dist="normal", **more))

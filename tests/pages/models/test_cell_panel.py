@@ -43,7 +43,7 @@ def texts(at):
     return html.unescape(re.sub("<[^>]*>", "", found))
 
 
-@for_each("given", some(cases(""), 46), ids=str)
+@for_each("given", some(cases(""), 92), ids=str)
 def test_every_tensor_of_every_case(given):
     """Each shows its value and lines, or one sentence saying why it can't be read."""
     try:

@@ -43,7 +43,7 @@ WRITTEN = {
 }
 CAPITALS = re.compile(r"[A-Z]{2}|x\b|Laplace|Student|Lloyd|SmoothQuant|Hadamard")  # names that keep their case in any list
 # Of the pages beside lessons, those that are looked at by default
-MOST_CONTROLS = {"", "ranges", "layer", "schemes", "compare-checkpoints"}
+MOST_CONTROLS = {"", "ranges", "layer", "compare-checkpoints"}
 # On these pages, what draws more controls
 STATES: list[tuple[str, dict[str, Any]]] = [
     ("", {"library": "textbook", "format": "fitted codebook", "src": "example", "per": "channel", "tab": "Numbers"}),
@@ -99,7 +99,7 @@ def assert_named_above(at: AppTest) -> None:
     assert None not in keys[: keys.index("qs_unseen")], keys
 
 
-@in_parts(5)
+@in_parts(13)
 def test_options_are_words_in_one_style_and_a_file_survives_every_page(
     part: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
