@@ -254,5 +254,5 @@ def test_a_file_that_changes_while_it_is_read_is_not_read(tmp_path, monkeypatch,
         return found
 
     monkeypatch.setattr(sources, "_open_regular", open_and_change)
-    with pytest.raises(QuantError, match="'x.bin' has changed since it was opened; open"):
+    with pytest.raises(QuantError, match=r"'x\.bin' has changed since it was opened; open"):
         source.read(0, 16)

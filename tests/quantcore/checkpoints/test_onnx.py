@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import quantcore as qc
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.containers import onnx as containers
 from quantcore.checkpoints.containers import protobuf
 from quantcore.checkpoints.files.sources import MemorySource
 
@@ -231,3 +232,9 @@ def test_an_initializer_with_more_numbers_in_fields_than_a_model_may_have_fields
         assert np.array_equal(
             tensors[each.name].read().numpy(), numpy_helper.to_array(each).astype(np.float32)
         ), each.name
+
+
+def test_bits_of_every_type_are_those_of_onnx():
+    for number, kind in containers.TYPES.items():
+        stored = numpy_helper.from_array(np.zeros(8, helper.tensor_dtype_to_np_dtype(number)))
+        assert (stored.data_type, len(stored.raw_data)) == (number, kind.bits), kind

@@ -376,12 +376,13 @@ def test_table_of_another_block_and_of_a_library_that_refuses():
     assert "unsigned asymmetric" in frame.loc["hqq", "refused"]
 
 
-def test_the_fused_kernel_is_told_apart_in_many_elements_at_once():
-    """With s = 1/4 all products and sums are exact, so only ties differ, as z = 1 is odd."""
+@pytest.mark.parametrize("z", [1, 3])
+def test_the_fused_kernel_is_told_apart_in_many_elements_at_once(z):
+    """With s = 1/4 all products and sums are exact, so only ties differ, as z is odd."""
     x = torch.arange(-8, 9) / 8
-    found = compared(x, "uint8 asymmetric given(0.25, 1)", "torch.quantize_per_tensor", "onnxruntime")
+    found = compared(x, f"uint8 asymmetric given(0.25, {z})", "torch.quantize_per_tensor", "onnxruntime")
     ratio = x.double().numpy() / 0.25
-    expected = np.round(ratio + 1).clip(0, 255) != (np.round(ratio) + 1).clip(0, 255)
+    expected = np.round(ratio + z).clip(0, 255) != (np.round(ratio) + z).clip(0, 255)
     assert expected.sum() > 2
     assert np.array_equal(found.differs.numpy(), expected)
     assert {r.kind: r.count for r in found.reasons} == {"tie with an odd zero point": expected.sum()}

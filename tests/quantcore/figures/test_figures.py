@@ -18,6 +18,7 @@ from plotly.colors import sample_colorscale, unlabel_rgb
 import quantcore as qc
 from quantcore import figures
 from quantcore.analysis.views import View, map_data
+from quantcore.figures.scales import largest
 from quantcore.figures.typography import SMALL
 
 SHAPES = [(), (7,), (6, 10), (3, 4, 5), (2, 3, 4, 5), (300, 20)]
@@ -495,3 +496,11 @@ def test_what_rounds_to_0_has_no_sign():
     made = figures.gptq_column(qc.outputs.gptq(weight, qc.outputs.activations(16, 12), "int8"), 2)
     texts = [text for trace in made.data if trace.type == "scatter" for text in trace.text]
     assert {"0.00"} == {text for text in texts if text.endswith("0.00")}
+
+
+def test_the_largest_of_a_reduced_plane_stands_where_it_is():
+    plane = np.random.default_rng(0).normal(size=(300, 700))
+    cells, row, column, step = largest(plane)
+    assert step == (2, 3)
+    assert np.array_equal(plane[row, column], cells)
+    assert cells[5, 7] == plane[10:12, 21:24].max()
