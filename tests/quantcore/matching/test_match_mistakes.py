@@ -155,7 +155,7 @@ def bounds(candidate, x, codes, low, high):
     assert not gives(high * (1 + 1e-5))
 
 
-@pytest.mark.slow  # the page's own test finds the same three mistakes
+@pytest.mark.slow  # by default, mistakes are found one by one
 def test_zero_point_left_out_and_two_codes_wrapped():
     """(max - min) / 255 and a cast: 204 became -52, 191 became -65."""
     x = np.array([[191.6, -13.5, 728.6], [92.14, 295.5, -184], [0, 684.6, 245.5]], np.float32)
@@ -177,7 +177,7 @@ def test_every_mistake_with_other_codes_is_here():
     assert differing == set(WORDS)
 
 
-# by day the one that is found first; three at once are found on the page
+# by day the one that is found first
 @for_each("name", some([*list(WORDS)[8:], *list(WORDS)[:8]], 12))
 def test_mistake_is_named_from_its_codes(name):
     comparison = compare(CASES[name])
@@ -230,6 +230,7 @@ def test_mistake_is_named_on_random_tensors(name, count):
         assert name not in right
 
 
+@pytest.mark.slow  # by default, known mistakes are asked for without a search
 def test_known_mistakes_stand_beside_a_scheme_without_one():
     """Unsigned codes with a symmetric range lose negative values, which is also one library's regular behavior."""
     *_, comparison = random_cases("negatives-lost", 4)

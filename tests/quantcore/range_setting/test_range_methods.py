@@ -420,6 +420,7 @@ def onnxruntimes(x, bins, quantized):
         return collector.compute_collection_result()["x"][:2]
 
 
+@pytest.mark.slow  # by default, its recorded thresholds are compared
 @for_each(("bins", "quantized"), some_rows([(128, 128), (129, 128), (301, 100), (300, 64), (160, 16)], 4))
 @for_each(
     "data",

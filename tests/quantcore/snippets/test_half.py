@@ -5,7 +5,6 @@ import warnings
 import half_cases as half
 import pytest
 import torch
-from parts import some
 from script_run import run
 
 import quantcore as qc
@@ -93,9 +92,10 @@ def test_with_the_libraries():
     assert libraries >= TORCH | {"onnxruntime", "bitsandbytes", "gguf"}
 
 
+@pytest.mark.slow  # by default, scripts with torch alone are run in every dtype
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("library", some(["torchao", "compressed_tensors"], 2))
-@pytest.mark.parametrize("dtype", some([torch.bfloat16, torch.float16], 2))
+@pytest.mark.parametrize("library", ["torchao", "compressed_tensors"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_with_a_library(library, dtype):
     pytest.importorskip(library)
     x = torch.randn((20, 24), generator=torch.Generator().manual_seed(0)).to(dtype)

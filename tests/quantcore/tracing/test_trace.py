@@ -54,7 +54,7 @@ def read(text):
     return float(np.float32(text))
 
 
-@in_parts(6)
+@in_parts(12)
 @for_each(("shape", "scheme"), CASES)
 def test_trace_is_the_result(shape, scheme, part):
     result = qc.apply(sample(shape, len(shape)), scheme)

@@ -315,6 +315,7 @@ def test_what_is_trained_is_what_the_scheme_gives(network, learned_scales):
         assert torch.equal(again.dequantized, after.dequantized)
 
 
+@pytest.mark.slow  # by default, what is trained with learned scales is what the scheme gives
 def test_learned_scales_move(network):
     schemes = qc.Scheme.parse("int2"), qc.Scheme.parse("uint2 asymmetric")
     first, *_, last = training.qat(network, *schemes, training=ONCE, learned_scales=True)

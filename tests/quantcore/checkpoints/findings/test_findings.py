@@ -336,7 +336,7 @@ def test_a_check_can_be_left(tmp_path, monkeypatch):
     assert [s.done for s in steps(checkpoint)][-1] == step.total
 
 
-@in_parts(31)
+@in_parts(62)
 def test_boxes_give_what_the_whole_gives(part, tmp_path, monkeypatch):
     """Small boxes that cut through rows, blocks and heads give the same findings."""
     starts = (

@@ -88,6 +88,7 @@ def run(name, rows, seed):
     return blocks
 
 
+@pytest.mark.slow  # by default, recorded bytes are compared in test_types.py
 @for_each("name", some(TYPE_IDS, 8))
 def test_bytes(name):
     """Hundreds of super-blocks of each type."""
