@@ -362,7 +362,8 @@ def test_what_is_asked_wrongly_is_answered_in_a_sentence() -> None:
     ):
         answer = ask(address, **{key: value})
         assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
-    refused = ask(sent(opened(library="torch.quantize_per_tensor", bits="8"))["live"]["at"], bits=5)
+    at = opened(library="torch.quantize_per_tensor", bits="8")
+    refused = ask(sent(at)["live"]["at"], bits=5)
     assert refused.status_code == 400
     assert "torch.quantize_per_tensor" in bytes(refused.body).decode()
 
@@ -390,7 +391,8 @@ def test_a_token_ends_with_its_session_and_is_of_one_visitor() -> None:
 
 
 def test_of_requests_that_wait_only_the_newest_is_answered() -> None:
-    address = sent(opened(shape="64x128"))["live"]["at"]
+    at = opened(shape="64x128")  # kept: the picture is known as long as its session
+    address = sent(at)["live"]["at"]
 
     async def together() -> list[int]:
         asked = [live.respond(request(address, bits=bits)) for bits in (3, 4, 5, 6)]
@@ -591,9 +593,11 @@ def test_a_format_without_bits_has_less_to_follow() -> None:
         answer = ask(live["at"], p=typed)
         sentence = f"Percentile must be a number from 50.001 to 100, not '{typed}'."
         assert (answer.status_code, bytes(answer.body).decode()) == (400, sentence)
-    live = sent(opened(range="mean ± k·std"))["live"]
+    at = opened(range="mean ± k·std")  # kept: the picture is known as long as its session
+    live = sent(at)["live"]
     assert bytes(ask(live["at"], k="inf").body) == b"k must be a number, not 'inf'."
-    live = sent(opened(range="min MSE"))["live"]
+    at = opened(range="min MSE")
+    live = sent(at)["live"]
     refused = ask(live["at"], candidates="7.5")
     assert bytes(refused.body) == b"Candidates must be an integer from 1 to 10000, not '7.5'."
     assert sent(opened(format="fitted codebook"))["live"] is None
