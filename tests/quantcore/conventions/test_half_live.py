@@ -100,7 +100,6 @@ def test_torchao_tinygemm(dtype, granularity):
     assert len(result.codes.unique()) == 16
 
 
-@pytest.mark.slow  # by default, recorded cases are compared in test_half.py
 def test_torchao_tinygemm_refuses():
     """In the library's words."""
     primitives = pytest.importorskip("torchao.quantization.quant_primitives")
