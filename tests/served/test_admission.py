@@ -115,6 +115,21 @@ def test_a_tensor_that_does_not_fit_is_refused_in_words(small_gate: Gate, page: 
     assert not any("SQNR" in element.proto.body for element in at.get("html"))
 
 
+def test_files_of_a_tensor_that_can_be_shown_may_need_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 5 * 64 * 64 * 4  # times the tensor's bytes; its maps need about 3, its files more
+    monkeypatch.setattr(turn, "GATE", Gate(most, 2, most))
+    at = the_app()
+    at.query_params["shape"] = "64x64"
+    at.query_params["tab"] = "Export"
+    at.run()
+    assert any("SQNR" in element.proto.body for element in at.get("html"))
+    (said,) = (element.value for element in at.error)
+    assert "this server gives one visitor at most" in said
+    files = [button.proto for button in at.get("download_button")]
+    assert any(file.label == ".safetensors" for file in files)
+    assert all(file.disabled for file in files if file.label == ".safetensors")
+
+
 def test_a_page_continues_by_itself_when_its_turn_comes(small_gate: Gate) -> None:
     other = Turn(small_gate, lambda before, kind: None)
     other.need(small_gate.largest())
