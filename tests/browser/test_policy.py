@@ -55,7 +55,7 @@ def test_maps_downloads_and_uploads_keep_the_policy(watched, tmp_path):
     assert forbidden(watched.page) == []
 
 
-@pytest.mark.slow  # as above; pictures are tested in test_images.py
+@pytest.mark.slow  # as above; by default, a picture of a chart is tested in test_ranges.py
 def test_a_chart_is_downloaded_as_an_image(watched):
     watched.page.goto(f"{watched.address}/schemes")
     at_rest(watched.page)
